@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves attack lab-20 conformance-live kafka-live setup clean bench-moves bench-throttle bench-many-moves
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-lag-scrape bench-many-moves bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -33,9 +35,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# One process more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
+# Two processes more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 2))')
 unit: $(VENV)/.dev ## the tests alone; ARGS are pytest's
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 20 $(ARGS)
 
 bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md (needs Java and Maven; about 30 minutes)
@@ -47,8 +50,14 @@ bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, m
 bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
 	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
 
+bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 s, loops never held for 10 ms, 200 bytes each (3 minutes)
+	$(BIN)/python -m benchmarks.lag_scrape
+
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
+
+bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector and write the table (needs Java and Maven; about 5 minutes)
+	$(BIN)/python -m benchmarks.spark_read --write $(ARGS)
 
 SEEDS ?= 0..499
 virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones; SEEDS=0..1999 for more
@@ -64,11 +73,20 @@ golden: $(VENV)/.dev ## write the golden traces of tests/core/traces anew; revie
 incidents: $(VENV)/.dev ## break real brokers in 12 ways, 10 times each, and count how often `syncline why` names the cause (25 minutes)
 	$(BIN)/python -m tests.incidents
 
+cache-truth: $(VENV)/.dev ## a broker with too little memory: predicted and measured hits of its page cache, five sizes (2 minutes)
+	$(BIN)/python -m tests.cache_truth $(ARGS)
+
 chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all load; everything acknowledged must be there
 	$(BIN)/python -m tests.process.chaos
 
 chaos-moves: $(VENV)/.dev ## 30 moves under load; SIGKILL for commands, controller, source and destination (3 minutes)
 	$(BIN)/python -m tests.process.moves_chaos
+
+lag-truth: $(VENV)/.dev ## four client libraries and killed leaders; every lag that brokers told, against brute force (10 minutes)
+	@$(BIN)/python -m tests.lag_truth $(ARGS)
+
+burrow: $(VENV)/.dev ## groups that stall, stop and rewind, judged by a real Burrow and by the brokers (SYNCLINE_BURROW names it; 5 minutes)
+	@$(BIN)/python -m tests.burrow $(ARGS)
 
 attack: $(VENV)/.dev ## attack three brokers in 71 ways, and judge what a well-behaved client beside it felt (8 minutes)
 	@$(BIN)/python -m tests.attack $(ARGS)
@@ -81,6 +99,18 @@ conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java
 
 kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by side on Apache Kafka (needs Java and Maven; 2 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider tests/interop/live_kafka.py
+
+spark-live: $(VENV)/.dev ## the Spark source's option table on Syncline, Apache Kafka and beside Spark's own connector (needs Java and Maven; 8 minutes)
+	$(BIN)/python -m pytest -p no:cacheprovider tests/pipeline/live_spark.py $(ARGS)
+
+spark-secure-live: $(VENV)/.dev ## Spark reads a secured Apache Kafka: each protocol, mechanism and mistake (needs Java and Maven; 3 minutes)
+	$(BIN)/python -m pytest -p no:cacheprovider -rP tests/pipeline/live_secured.py
+
+spark-kills: $(VENV)/.dev ## SIGKILL driver, workers and brokers at 20 points of a stream with sink; each input once (5 minutes; ARGS=--kafka)
+	@$(BIN)/python -m tests.pipeline.kills $(ARGS)
+
+spark-sink-live: $(VENV)/.dev ## the sink's tests against Apache Kafka, with transactions (needs Java and Maven; a minute)
+	@$(BIN)/python -m tests.pipeline.sink.live $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

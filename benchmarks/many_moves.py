@@ -7,12 +7,14 @@ move lasts. While it does, the commands that show it are timed from start to end
 are set and removed by lists with an item for each replica, by wildcards and by rates, and the move gets another rate.
 Then it is cancelled, begins again without a bound to speak of, and arrives.
 
-Each phase's holds are those of the brokers' own metric, `syncline_event_loop_hold_seconds`. A hold includes the time in
-which the machine ran another process, and few machines have a processor for each broker; so the whole is done in
-rounds, and of each phase the round with the shortest longest hold counts, because other processes only ever add to it.
-"waited" is how long one broker's loop waited for a processor in that round's phase, at most. The metric knows a hold up
-to the bound of its bucket (5, 10, 20 ms). What one command takes is the median of all rounds. The command exits with 1
-if a limit is broken: 1 s for a command, 10 ms for a hold.
+Each phase's holds are those of the brokers' own metrics. Few machines have a processor for each broker, and a hold
+includes the time in which other processes had them all: the loop waits, or a thread of the broker that has the
+interpreter's lock. So two figures are shown. "work" is for how long the broker worked during a hold, at most, in all
+rounds (`syncline_event_loop_own_hold_seconds`), and counts; "wall" is how long it was from begin to end, in the best
+and in the worst round (`syncline_event_loop_hold_seconds`); what is not work is waiting for a processor or for the
+disk. "waited" is how long one loop itself waited for a processor in a phase, at most. The metrics know a hold up to the
+bound of its bucket (5, 10, 20 ms). What one command takes is the median of all rounds. The command exits with 1 if a
+limit is broken: 1 s for a command, 10 ms for the work of a hold.
 """
 
 import argparse
@@ -49,8 +51,10 @@ HOLD_MS_MAX = 10.0
 REST_S = 2.0
 PATIENCE_S = 120.0
 
-_HOLDS = 'syncline_event_loop_hold_seconds_bucket{le="'
-_BY_WORK = 'syncline_event_loop_longest_hold_by_work_seconds{work="'
+_WALL = 'syncline_event_loop_hold_seconds_bucket{le="'
+# Of holds that exceed the rule.
+_OWN = 'syncline_event_loop_own_hold_seconds_bucket{le="'
+_OWN_BY_WORK = 'syncline_event_loop_longest_own_hold_by_work_seconds{work="'
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -59,13 +63,24 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 class Holds(NamedTuple):
     """The holds of one broker's loop.
 
-    By bound in ms, how many were no longer; the longest, by the work that held the loop; and for how many ms in all the
-    loop waited for a processor.
+    By bound in ms, how many were no longer, from begin to end and as work; the longest work, by its kind; and for how
+    many ms in all the loop waited for a processor.
     """
 
-    up_to: dict[float, int]
-    by_work: dict[str, float]
+    wall: dict[float, int]
+    own: dict[float, int]
+    own_by_work: dict[str, float]
     waited_ms: float
+
+
+class Phase(NamedTuple):
+    """What one phase was like, at the broker where it was worst."""
+
+    own_ms: float
+    wall_ms: float
+    waited_ms: float
+    # Which work held a loop for longer than ever.
+    works: str
 
 
 class Cluster:
@@ -91,7 +106,7 @@ class Cluster:
         self._places = [(str(running.metrics_url(broker)), pid) for broker, pid in running.broker_pids.items()]
 
     def holds(self) -> list[Holds]:
-        """Return what each broker's metrics say."""
+        """Return what each broker's metrics say, and for how long it waited."""
         return [_holds_of(url, pid) for url, pid in self._places]
 
     def fill(self) -> None:
@@ -158,46 +173,53 @@ class Cluster:
 
 
 def _holds_of(url: str, pid: int) -> Holds:
-    up_to: dict[float, int] = {}
-    by_work: dict[str, float] = {}
+    wall: dict[float, int] = {}
+    own: dict[float, int] = {}
+    own_by_work: dict[str, float] = {}
     with urllib.request.urlopen(url, timeout=30) as response:
         page = response.read().decode()
     for line in page.splitlines():
-        if line.startswith(_HOLDS):
-            bound, count = line.removeprefix(_HOLDS).split('"} ')
-            up_to[1_000 * float(bound)] = int(float(count))
-        elif line.startswith(_BY_WORK):
-            work, seconds = line.removeprefix(_BY_WORK).rsplit('"} ', 1)
-            by_work[work] = 1_000 * float(seconds)
+        for prefix, counts in ((_WALL, wall), (_OWN, own)):
+            if line.startswith(prefix):
+                bound, count = line.removeprefix(prefix).split('"} ')
+                counts[1_000 * float(bound)] = int(float(count))
+        if line.startswith(_OWN_BY_WORK):
+            work, seconds = line.removeprefix(_OWN_BY_WORK).rsplit('"} ', 1)
+            own_by_work[work] = 1_000 * float(seconds)
     waited_ms = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e6
-    return Holds(up_to, by_work, waited_ms)
+    return Holds(wall, own, own_by_work, waited_ms)
 
 
-def longest(before: list[Holds], after: list[Holds]) -> tuple[float, float, str]:
-    """Return what held a loop between two looks.
+def _bound_ms(before: dict[float, int], after: dict[float, int]) -> float:
+    """Return the bound that nothing between two looks exceeded; 0 if there was nothing."""
+    counts = {bound: count - before[bound] for bound, count in sorted(after.items())}
+    total = max(counts.values())
+    return next(bound for bound, count in counts.items() if count == total) if total else 0.0
 
-    The bound that no hold exceeded, at any broker; how long one waited for a processor; and which work held a loop for
-    longer than ever.
-    """
-    bound_ms, waited_ms, works = 0.0, 0.0, []
+
+def phase_between(before: list[Holds], after: list[Holds]) -> Phase:
+    """Return what held the loops between two looks."""
+    own_ms = wall_ms = waited_ms = 0.0
+    works: list[str] = []
     for earlier, later in zip(before, after, strict=True):
-        counts = {bound: count - earlier.up_to[bound] for bound, count in sorted(later.up_to.items())}
-        total = max(counts.values())
-        bound_ms = max(bound_ms, next(bound for bound, count in counts.items() if count == total))
+        wall_ms = max(wall_ms, _bound_ms(earlier.wall, later.wall))
+        # A hold that keeps to the rule is its broker's own.
+        kept = {bound: count for bound, count in later.wall.items() if bound <= HOLD_MS_MAX}
+        own_ms = max(own_ms, _bound_ms(earlier.wall, kept), _bound_ms(earlier.own, later.own))
         waited_ms = max(waited_ms, later.waited_ms - earlier.waited_ms)
         works += [
             f"{work} {held_ms:.0f} ms"
-            for work, held_ms in later.by_work.items()
-            if held_ms > earlier.by_work.get(work, 0.0)
+            for work, held_ms in later.own_by_work.items()
+            if held_ms > earlier.own_by_work.get(work, 0.0)
         ]
-    return bound_ms, waited_ms, ", ".join(works)
+    return Phase(own_ms, wall_ms, waited_ms, ", ".join(works))
 
 
 class Results:
     """What was measured, by phase and by command."""
 
     def __init__(self) -> None:
-        self.holds: dict[str, list[tuple[float, float, str]]] = {}
+        self.phases: dict[str, list[Phase]] = {}
         self.commands: dict[str, list[float]] = {}
 
     @contextmanager
@@ -206,7 +228,7 @@ class Results:
         before = cluster.holds()
         yield
         time.sleep(REST_S)
-        self.holds.setdefault(name, []).append(longest(before, cluster.holds()))
+        self.phases.setdefault(name, []).append(phase_between(before, cluster.holds()))
 
     def table(self) -> tuple[list[str], bool]:
         """Return the lines of the table, and whether all limits are kept."""
@@ -216,12 +238,16 @@ class Results:
             is_kept = is_kept and median_s <= COMMAND_S_MAX
             verdict = "" if median_s <= COMMAND_S_MAX else "  BROKEN"
             lines.append(f"{name:42}{median_s:8.2f}s{max(seconds):8.2f}s{COMMAND_S_MAX:8.0f}s{verdict}")
-        lines += ["", f"{'holds of an event loop, up to':42}{'best':>9}{'worst':>9}{'limit':>9}{'waited':>9}"]
-        for name, found in self.holds.items():
-            best_ms, waited_ms, works = min(found)
-            is_kept = is_kept and best_ms <= HOLD_MS_MAX
-            verdict = "" if best_ms <= HOLD_MS_MAX else f"  BROKEN: {works}"
-            figures = f"{best_ms:7.0f}ms{max(found)[0]:7.0f}ms{HOLD_MS_MAX:7.0f}ms{waited_ms:7.0f}ms"
+        header = f"{'holds of an event loop, up to':42}{'work':>9}{'limit':>9}{'wall':>9}{'worst':>9}{'waited':>9}"
+        lines += ["", header]
+        for name, found in self.phases.items():
+            own_ms = max(each.own_ms for each in found)
+            is_kept = is_kept and own_ms <= HOLD_MS_MAX
+            works = "; ".join(each.works for each in found if each.works)
+            verdict = "" if own_ms <= HOLD_MS_MAX else f"  BROKEN: {works}"
+            walls_ms = sorted(each.wall_ms for each in found)
+            waited_ms = max(each.waited_ms for each in found)
+            figures = f"{own_ms:7.0f}ms{HOLD_MS_MAX:7.0f}ms{walls_ms[0]:7.0f}ms{walls_ms[-1]:7.0f}ms{waited_ms:7.0f}ms"
             lines.append(f"{name:42}{figures}{verdict}")
         return lines, is_kept
 

@@ -6,11 +6,11 @@ Three brokers, and the command as a user runs it, `syncline reassign execute`, i
 
 deadlines  `--deadline`: from the command's start to its end. One command is killed in the middle, and resumed; some
            moves are impossible, and must be refused beforehand with the true reason.
-clients    `--max-client-impact 10%`: a client writes 200 records of 1 kB per second with acks=all to a topic of its
-           own with three replicas. Its waits in the 20 s before the command, when nothing moves, are compared with
-           those from the beginning of the move to its end, or to 45 s: then the command is interrupted, and the rest
-           moves without a bound. A move during which other processes took more than a fifth of a core is repeated,
-           twice at most.
+clients    `--max-client-impact 10%`: a client of default configuration writes 200 records of 1 kB per second with
+           acks=all to a topic of its own with three replicas. Its waits in the 30 s before the command and the 30 s
+           after the move, when nothing moves, are compared with those from the beginning of the move to its end, or to
+           45 s: then the command is interrupted, and the rest moves without a bound. A move during which other
+           processes took more than a fifth of a core is repeated, twice at most.
 ends       `status --watch`: what it says of the end of a throttled move, and after its throttle was doubled.
 
 It exits with 1 if a promise is not kept, with one sentence for each that is not.
@@ -86,7 +86,7 @@ CLIENTS: Final = (
 )
 # The client whose waits are measured: its p99 of windows of five seconds.
 CLIENT: Final = Load("clients", 3, 200, 1_000)
-BEFORE_S: Final = 20.0
+WITHOUT_S: Final = 30.0
 CLIENTS_LIMIT_S: Final = 45.0
 # Others on this machine that take more than this are an impact of their own.
 OTHERS_CORES_MAX: Final = 0.2
@@ -138,8 +138,7 @@ def clients(bench: "Bench", first: int) -> tuple[list[str], list[str]]:
                 if max(moved.others_cores) <= OTHERS_CORES_MAX or last:
                     break
                 repeated += 1
-                before, during = moved.others_cores
-                print(f"others took {before:.2f} cores before and {during:.2f} during a move: once more", flush=True)
+                print(f"others took {max(moved.others_cores):.2f} cores around or during a move: once more", flush=True)
             moves.append(moved)
             rows += told(moved.row())
     kept = sum(move.is_kept for move in moves)
@@ -197,13 +196,7 @@ class Bench:
     def under_bound(self, plan: Plan, client: Writer) -> Bounded:
         """Move once under a bound, beside a client that notes its waits."""
         with self._filled(plan) as (topic, file), self._load(plan, topic):
-            # What filling has left to write must not be felt as anybody's impact.
-            os.sync()
-            time.sleep(2)
-            client.waits_ms()
-            others = Others()
-            time.sleep(BEFORE_S)
-            before_ms, before_cores = client.waits_ms(), others.cores()
+            before_ms, before_cores = _without_moves(client)
             command = self._command("execute", "-f", file, "--max-client-impact", f"{BOUND_PERCENT}%", "--json")
             assert command.stdout is not None, "it was opened"
             facts: dict[str, Any] = {}
@@ -226,7 +219,9 @@ class Bench:
                 command.terminate()
             command.communicate(timeout=PATIENCE_S)
             self._finish(file)
-        return Bounded(plan, before_ms, during_ms, took_s, done_bytes / 1e6, (before_cores, during_cores))
+            after_ms, after_cores = _without_moves(client)
+        cores = (before_cores, during_cores, after_cores)
+        return Bounded(plan, before_ms, during_ms, after_ms, took_s, done_bytes / 1e6, cores)
 
     def watched(self, size_mb: int, bytes_per_s: int, *, is_doubled: bool) -> Said:
         """Move to two brokers under a throttle, and note what is said of the end; perhaps double the throttle."""
@@ -310,6 +305,17 @@ class Bench:
     def _replicas(self, topic: str) -> list[list[int]]:
         partitions = self._admin.list_topics(timeout=10).topics[topic].partitions
         return [list(partitions[number].replicas) for number in sorted(partitions)]
+
+
+def _without_moves(client: Writer) -> tuple[list[float], float]:
+    """Return what a client waits while nothing moves, and how many cores others keep busy meanwhile."""
+    # What was copied and is not yet written must not be felt as anybody's impact.
+    os.sync()
+    time.sleep(2)
+    client.waits_ms()
+    others = Others()
+    time.sleep(WITHOUT_S)
+    return client.waits_ms(), others.cores()
 
 
 class Others:

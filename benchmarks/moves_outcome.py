@@ -1,8 +1,9 @@
 """What became of controlled moves, what is promised of them, and their tables.
 
 A deadline: the command ends within a tenth of its time, or refuses the move with the true reason. A bound on clients:
-their 99th percentile during the move is at most the bound above the one before. A percentile is that of windows of
-five seconds, a thousand answers each, of which the median counts: one pause of the machine is one window.
+their 99th percentile during the move is at most the bound above the one without it, before and after, as what they wait
+drifts with nothing moving. A percentile is that of windows of five seconds, a thousand answers each, of which the
+median counts: one pause of the machine is one window.
 """
 
 import itertools
@@ -84,25 +85,31 @@ class Timed:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A move with a bound on clients: their waits before it and while it ran, in order of time."""
+    """A move with a bound on clients: their waits before it, while it ran and after it, in order of time."""
 
     plan: Plan
     before_ms: Sequence[float]
     during_ms: Sequence[float]
+    after_ms: Sequence[float]
     took_s: float
     moved_mb: float
-    # Processor time of processes that have nothing to do with it, in cores: before it and while it ran.
-    others_cores: tuple[float, float] = (0.0, 0.0)
+    # Processor time of processes that have nothing to do with it, in cores: before it, while it ran and after it.
+    others_cores: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     HEADINGS = (
-        "| partitions | brokers | MB | load, kB/s | took | MB/s | p99 before | p99 during | change | of all answers |\n"
-        "|---|---|---|---|---|---|---|---|---|---|"
+        "| partitions | brokers | MB | load, kB/s | took | MB/s | p99 before | during | after | change "
+        "| of all answers |\n|---|---|---|---|---|---|---|---|---|---|---|"
     )
+
+    @property
+    def without_ms(self) -> Sequence[float]:
+        """Return the waits while nothing moved."""
+        return [*self.before_ms, *self.after_ms]
 
     @property
     def change_percent(self) -> float:
         """Return by how much clients waited longer."""
-        return 100 * (p99_ms(self.during_ms) / p99_ms(self.before_ms) - 1)
+        return 100 * (p99_ms(self.during_ms) / p99_ms(self.without_ms) - 1)
 
     @property
     def is_kept(self) -> bool:
@@ -111,10 +118,10 @@ class Bounded:
 
     def row(self) -> str:
         """Return the row of the table."""
-        pooled = 100 * (_percentile(self.during_ms) / _percentile(self.before_ms) - 1)
+        pooled = 100 * (_percentile(self.during_ms) / _percentile(self.without_ms) - 1)
         return (
             f"| {self.plan.words} | {self.took_s:.0f} s | {self.moved_mb / self.took_s:.1f} "
-            f"| {p99_ms(self.before_ms):.2f} ms | {p99_ms(self.during_ms):.2f} ms "
+            f"| {p99_ms(self.before_ms):.2f} ms | {p99_ms(self.during_ms):.2f} ms | {p99_ms(self.after_ms):.2f} ms "
             f"| {self.change_percent:+.0f} %{'' if self.is_kept else ' (above)'} | {pooled:+.0f} % |"
         )
 

@@ -64,7 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle if requested; otherwise several processes begin with a mixture of waiting and computing tests."""
+    """Shuffle if requested; otherwise several processes begin with what takes longest."""
     if config.option.shuffle is not None:
         rng = random.Random(config.option.shuffle)
         modules = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
@@ -73,9 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             rng.shuffle(tests)
         items[:] = [item for tests in modules for item in tests]
     elif hasattr(config, "workerinput"):
-        from tests.spreading import mixed, scope_of
+        from tests.spreading import ordered, scope_of
 
-        places = mixed(item.nodeid for item in items)
+        places = ordered(item.nodeid for item in items)
         items.sort(key=lambda item: places[scope_of(item.nodeid)])
 
 

@@ -1,6 +1,6 @@
 """Panels of common Grafana dashboards for Kafka, and the metrics that they query.
 
-Only panels whose every metric our brokers have; `tests/test_documents.py` keeps
+Of dashboards for a broker's own page: only panels whose every metric our brokers have; `tests/test_documents.py` keeps
 it so. The others query the JVM, the exporter of a host or container, the
 threads of Kafka's network layer, or features that Syncline does not have.
 """
@@ -123,5 +123,101 @@ DASHBOARDS: Final = (
             "Total message count": "kafka_log_log_logendoffset kafka_log_log_logstartoffset",
         },
         is_renamed=True,
+    ),
+)
+
+
+class ExporterDashboard(NamedTuple):
+    """Dashboards for another exporter, and all that they ask of it: panel or variable, query in PromQL.
+
+    `$` marks variables, which Grafana replaces: `instance`, `job`, `topic`, `namespace`, `cluster_name`, `group`. A
+    variable's own query is the series that it takes its values from.
+    """
+
+    title: str
+    exporter: str
+    queries: dict[str, str]
+
+
+# Of Kafka Lag Exporter's dashboard, three more panels show the exporter's own JVM: there is none.
+_OF_LAG_EXPORTER: Final = '{namespace="$namespace",cluster_name="$cluster_name",group=~"$group"}'
+_OF_CLUSTER: Final = '{namespace="$namespace",cluster_name="$cluster_name"}'
+
+EXPORTER_DASHBOARDS: Final = (
+    ExporterDashboard(
+        "Grafana 7589: Kafka Exporter Overview",
+        "kafka_exporter",
+        {
+            "Variable job": "kafka_consumergroup_current_offset",
+            "Variable instance": 'kafka_consumergroup_current_offset{job=~"$job"}',
+            "Variable topic": "kafka_topic_partition_current_offset"
+            "{instance='$instance',topic!='__consumer_offsets',topic!='--kafka'}",
+            "Message in per second": "sum(rate(kafka_topic_partition_current_offset"
+            '{instance="$instance", topic=~"$topic"}[1m])) by (topic)',
+            "Lag by Consumer Group": 'sum(kafka_consumergroup_lag{instance="$instance",topic=~"$topic"})'
+            " by (consumergroup, topic)",
+            "Message in per minute": "sum(delta(kafka_topic_partition_current_offset"
+            "{instance=~'$instance', topic=~\"$topic\"}[5m])/5) by (topic)",
+            "Message consume per minute": "sum(delta(kafka_consumergroup_current_offset"
+            "{instance=~'$instance',topic=~\"$topic\"}[5m])/5) by (consumergroup, topic)",
+            "Partitions per Topic": 'sum by(topic) (kafka_topic_partitions{instance="$instance",topic=~"$topic"})',
+        },
+    ),
+    ExporterDashboard(
+        "Kafka Lag Exporter",
+        "kafka-lag-exporter",
+        {
+            "Variable namespace": "kafka_consumergroup_group_lag",
+            "Variable cluster_name": 'kafka_consumergroup_group_lag{namespace="$namespace"}',
+            "Variable consumer_group": f"kafka_consumergroup_group_lag{_OF_CLUSTER}",
+            "Consumer Group Max Lag Seconds": f"kafka_consumergroup_group_max_lag_seconds{_OF_LAG_EXPORTER}",
+            "Consumer Group Lag Partition Seconds": f"kafka_consumergroup_group_lag_seconds{_OF_LAG_EXPORTER}",
+            "Consumer Group Max Lag Offsets": f"kafka_consumergroup_group_max_lag{_OF_LAG_EXPORTER}",
+            "Consumer Group Lag Partition Offsets": f"kafka_consumergroup_group_lag_seconds{_OF_LAG_EXPORTER}",
+            "Per group: lag": f"max(kafka_consumergroup_group_lag_seconds{_OF_LAG_EXPORTER}) by (group)",
+            "Per group: sum of offsets": f"sum(kafka_consumergroup_group_offset{_OF_LAG_EXPORTER})",
+            "Per group: sum of latest offsets": f"sum((kafka_consumergroup_group_offset{_OF_LAG_EXPORTER} * 0)"
+            f" + on(namespace,cluster_name,topic,partition) kafka_partition_latest_offset{_OF_CLUSTER})",
+        },
+    ),
+    # Its three dashboards, 14012 to 14014, are on grafana.com only. These are the metrics that it documents, all but
+    # those of its end-to-end probe, and queries on them that are public elsewhere.
+    ExporterDashboard(
+        "KMinion: documented metrics and public queries",
+        "kminion",
+        {
+            **{
+                f"kminion_{name}": f"kminion_{name}"
+                for name in (
+                    "exporter_up",
+                    "exporter_offset_consumer_records_consumed_total",
+                    "kafka_broker_info",
+                    "kafka_cluster_info",
+                    "kafka_broker_log_dir_size_total_bytes",
+                    "kafka_topic_log_dir_size_total_bytes",
+                    "kafka_topic_info",
+                    "kafka_topic_partition_low_water_mark",
+                    "kafka_topic_low_water_mark_sum",
+                    "kafka_topic_partition_high_water_mark",
+                    "kafka_topic_high_water_mark_sum",
+                    "kafka_consumer_group_info",
+                    "kafka_consumer_group_members",
+                    "kafka_consumer_group_empty_members",
+                    "kafka_consumer_group_topic_members",
+                    "kafka_consumer_group_topic_assigned_partitions",
+                    "kafka_consumer_group_topic_offset_sum",
+                    "kafka_consumer_group_topic_partition_lag",
+                    "kafka_consumer_group_topic_lag",
+                    "kafka_consumer_group_offset_commits_total",
+                )
+            },
+            "Total lag of a group": 'sum(kminion_kafka_consumer_group_topic_lag{group_id="$group"}) by (group_id)',
+            "Worst partitions": 'sort_desc(kminion_kafka_consumer_group_topic_partition_lag{group_id="$group"})',
+            "Lag trend": 'deriv(sum(kminion_kafka_consumer_group_topic_lag{group_id="$group"})[15m:1s])',
+            "Commit rate": 'sum(rate(kminion_kafka_consumer_group_offset_commits_total{group_id="$group"}[5m]))',
+            "Messages in": "sum(rate(kminion_kafka_topic_high_water_mark_sum[5m])) by (topic_name)",
+            "Disk by broker": "sum(kminion_kafka_broker_log_dir_size_total_bytes) by (broker_id)",
+            "Groups that are stable": 'count(kminion_kafka_consumer_group_info{state="Stable"} == 1)',
+        },
     ),
 )

@@ -17,8 +17,9 @@ from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
 from syncline.node.channel.states import DEPARTURE, LINK, DepartureState, LinkState
 from syncline.node.faults.table import KINDS, OPTIONS, FaultKind
+from syncline.node.metrics.lag_table import FETCH_FAMILIES, GROUP_FAMILIES
 from syncline.node.metrics.table import FAMILIES, Family
-from tests.dashboards import DASHBOARDS
+from tests.dashboards import DASHBOARDS, EXPORTER_DASHBOARDS
 
 TESTS: Final = Path(__file__).parent
 DOCUMENTS: Final = TESTS.parent / "docs"
@@ -261,6 +262,19 @@ replicas each is 2 MB and takes a broker some 20 ms of processor time, in slices
 metrics cost nothing ([ADR 8](adr/0008-metrics-by-hand.md)).
 """
 
+METRICS_OF_LAG: Final = {
+    "Lag of groups": (
+        "By the broker that coordinates a group; [lag.md](lag.md) explains the quantities. The first three have the",
+        "labels `topic` and `partition` as `lag.metrics.detail` says: `partition` both, `topic` the topic, `group`",
+        "neither. A group has them with its first commit, and loses them when it is deleted.",
+    ),
+    "How far back consumers read": (
+        'By the broker that served the fetches; fetches of followers do not count. `weight="fetch"` counts fetches,',
+        '`weight="bytes"` the bytes that they returned. Those of single topics and clients are missing with',
+        "`lag.metrics.detail=group`.",
+    ),
+}
+
 METRICS_TAIL: Final = """\
 ## Dashboards
 
@@ -277,6 +291,12 @@ under those names:
         target_label: __name__
         replacement: ${1}persec
 ```
+"""
+
+METRICS_COMPATIBLE: Final = """\
+Dashboards for other exporters find everything that they query on the pages that `metrics.compatible` switches on
+([lag.md](lag.md#metrics)), but for the exporter's own JVM. These pages show the whole cluster: scrape one broker. They
+have the exporters' names, of which not all keep Prometheus's rules.
 """
 
 METRIC_GROUPS: Final = (
@@ -308,11 +328,23 @@ def metrics() -> str:
         lines += ["|---|---|---|---|" + ("---|" if is_kafkas else "")]
         lines += [_metric(row, has_bean=is_kafkas) for row in rows]
         lines += [""]
+    for title, families in (("Lag of groups", GROUP_FAMILIES), ("How far back consumers read", FETCH_FAMILIES)):
+        lines += [
+            f"## {title}",
+            "",
+            *METRICS_OF_LAG[title],
+            "",
+            "| Metric | Type | Unit | Meaning |",
+            "|---|---|---|---|",
+        ]
+        lines += [*(_metric(row, has_bean=False) for row in families), ""]
     lines += [METRICS_TAIL]
     for dashboard in DASHBOARDS:
         renamed = ", with counters renamed as above" if dashboard.is_renamed else ""
         panels = ", ".join(dashboard.panels)
         lines += [f"**{dashboard.title}** ({len(dashboard.panels)} panels{renamed}): {panels}.", ""]
+    lines += [METRICS_COMPATIBLE, "| Dashboard | Page |", "|---|---|"]
+    lines += [*(f"| {each.title} | `/metrics/{each.exporter}` |" for each in EXPORTER_DASHBOARDS), ""]
     return "\n".join(lines)
 
 

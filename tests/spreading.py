@@ -1,13 +1,18 @@
 """How the tests are spread over the processes of pytest-xdist.
 
-One hard idea: a test that waits for brokers leaves its core to others, so tests that wait and tests that compute are
-mixed, from the beginning. What a process takes at a time is a *scope*: a room whose tests share what is slow to
-start, a module, or one test that takes its seconds by itself.
+One hard idea: a test that waits for brokers leaves its core to others, a test that computes does not. So some
+processes take what waits and the others what computes, from the beginning to the end, and whoever has nothing left of
+its own kind takes from the other: no core is idle while there is something to compute, and no test that measures time
+competes with more processes that compute than there are cores.
+
+What a process takes at a time is a *scope*: a room whose tests share what is slow to start, a module, or one test that
+takes its seconds by itself. What takes longest is first of its kind, so that no process ends long after the others.
 
 (`--dist loadgroup` names scopes by changing the ids of tests, which pytest 9 does not allow any more.)
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -24,15 +29,36 @@ SINGLE = (
     "process/test_restart.py",
     "process/test_slow_leader.py",
 )
-# Rooms that wait for processes more than they compute.
-WAITING = ("interop/", "pipeline/", "process/", "attack/", "conformance/", "lab/", "cli/", "local/")
+# Rooms that wait for processes more than they compute, those with the longest scopes first.
+WAITING = ("interop/", "pipeline/", "cli/", "conformance/", "attack/", "process/", "local/", "lab/")
+# The room that computes with the longest scopes.
+LONG = "virtual/"
+# So many processes take what waits; together they need less than one core.
+WAITING_PROCESSES = 3
 
 
 class Spreading(LoadScopeScheduling):
-    """Hands out scopes in the order in which the tests were collected."""
+    """Hands out scopes of each kind in the order in which the tests were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        scope = next_scope(self.workqueue, number_of(node.gateway.id), self.numnodes)
+        self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+
+def number_of(worker: str) -> int:
+    """Return the number of a process, which pytest-xdist calls gw0, gw1 and so on."""
+    return int(worker.removeprefix("gw"))
+
+
+def next_scope(scopes: Iterable[str], number: int, processes: int) -> str:
+    """Return what a process takes next of the scopes that are left: the first of its kind, or the first of all."""
+    computes = number < max(1, processes - WAITING_PROCESSES)
+    left = list(scopes)
+    return next((scope for scope in left if scope.startswith(WAITING) is not computes), left[0])
 
 
 def scope_of(nodeid: str) -> str:
@@ -44,15 +70,13 @@ def scope_of(nodeid: str) -> str:
     return nodeid.removeprefix("tests/") if module in SINGLE else module
 
 
-def mixed(nodeids: Iterable[str]) -> dict[str, int]:
-    """Return the place of each scope: those that wait spread over the first half of the others, modules last."""
-    scopes = list(dict.fromkeys(map(scope_of, nodeids)))
-    waiting = sorted((each for each in scopes if each.startswith(WAITING)), key=_slowest_room_first)
-    others = sorted((each for each in scopes if not each.startswith(WAITING)), key=lambda scope: "::" not in scope)
-    places = {scope: 2 * place * len(waiting) for place, scope in enumerate(others)}
-    places.update({scope: place * len(others) for place, scope in enumerate(waiting)})
-    return places
+def ordered(nodeids: Iterable[str]) -> dict[str, int]:
+    """Return the place of each scope among those of its kind: what takes longest comes first."""
+    scopes = dict.fromkeys(map(scope_of, nodeids))
+    return {scope: place for place, scope in enumerate(sorted(scopes, key=_longest_first))}
 
 
-def _slowest_room_first(scope: str) -> int:
-    return next(place for place, room in enumerate(WAITING) if scope.startswith(room))
+def _longest_first(scope: str) -> int:
+    if scope.startswith(WAITING):
+        return next(place for place, room in enumerate(WAITING) if scope.startswith(room))
+    return int("::" in scope) if scope.startswith(LONG) else 2

@@ -14,7 +14,7 @@ from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
 from syncline.model.config_types import ConfigDefinition
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig
-from syncline.node.metrics.table import FAMILIES
+from syncline.node.metrics.families import FAMILIES
 from syncline.wire.api import CLIENT_VERSIONS
 from tests import documents
 from tests.dashboards import DASHBOARDS, Dashboard

@@ -1,5 +1,7 @@
 """The figures of `make bench-moves`, and what it says of a promise that is not kept."""
 
+from dataclasses import replace
+
 import pytest
 from benchmarks.moves import PARTS
 from benchmarks.moves_outcome import Bounded, Plan, Said, Timed, p99_ms, unkept
@@ -44,11 +46,19 @@ def test_percentile_is_the_median_of_windows() -> None:
 
 def test_nine_moves_of_ten_keep_the_bound() -> None:
     """Nine per cent is kept, eleven is not."""
-    kept, broken = (Bounded(PLAN, QUIET, [wait] * 2_000, 20, 40) for wait in (1.09, 1.11))
+    kept, broken = (Bounded(PLAN, QUIET, [wait] * 2_000, QUIET, 20, 40) for wait in (1.09, 1.11))
 
     assert list(unkept([kept] * 9 + [broken])) == []
     assert list(unkept([kept] * 8 + [broken] * 2)) == ["8 of 10 moves kept clients within 10 %, fewer than nine of ten"]
     assert broken.row().count("|") == Bounded.HEADINGS.splitlines()[0].count("|")
+
+
+def test_move_is_compared_with_what_was_before_and_after_it() -> None:
+    """What clients wait drifts: during the move it is between the two, which is no impact."""
+    drifted = Bounded(PLAN, [1.0] * 2_000, [1.2] * 4_000, [1.4] * 2_000, 20, 40)
+
+    assert drifted.is_kept
+    assert not replace(drifted, after_ms=[1.0] * 2_000).is_kept
 
 
 def test_what_was_said_of_the_end_is_compared_with_it() -> None:

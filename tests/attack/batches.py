@@ -30,6 +30,13 @@ def many_records(scene: Scene, size: Size) -> Sequence[Stream]:
     return [Stream(port=port, data=[produce], connections=size.connections, answers=1)]
 
 
+def each_codec(scene: Scene, size: Size) -> Sequence[Stream]:
+    """One batch by each codec, for a compacted topic: its leader loads the code of all of them."""
+    records = [(TIMESTAMP_MS, b"k", bytes(size.count))]
+    frames = [produce_frame(COMPACTED, bytes(build_batch(records, compression=codec))) for codec in Codec]
+    return [Stream(port=scene.leader_port(COMPACTED), data=frames, connections=len(frames), answers=1)]
+
+
 def bombs(scene: Scene, size: Size) -> Sequence[Stream]:
     """Batches of one record of many zeros, compressed by each codec."""
     frames = []

@@ -1,12 +1,14 @@
 """The cases: one row each. The first group are those that once stopped a broker, then those around them."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from tests.attack import abuse, batches, holding, naming, pages, private, throttles
 from tests.attack.case import Case, Size, small
-from tests.attack.stream import Leaving
+from tests.attack.scene import Scene
+from tests.attack.stream import Leaving, Stream
 
 _KNOWN: Final = (
     Case("metadata-unknown", "Metadata of 10,000 unknown topics, to be created", naming.unknown_topics,
@@ -124,8 +126,15 @@ _LISTS: Final = tuple(
     if key not in naming.WITHOUT_LISTS
 )
 
+
+def _all_code(scene: Scene, size: Size) -> Sequence[Stream]:
+    return [*naming.each_api(scene, size), *batches.each_codec(scene, size), *pages.each_page(scene, size)]
+
+
 # Not a case: after it, the brokers have loaded all code that requests need, and their memory is compared with that.
-WARM_UP: Final = Case("warm-up", "each API in each version once", naming.each_api, Size(1), small(1))
+WARM_UP: Final = Case(
+    "warm-up", "each API in each version, each codec and each page once", _all_code, Size(1), small(1)
+)
 
 CASES: Final = (
     *_KNOWN,

@@ -21,6 +21,11 @@ ODD: Final = (
 )
 
 
+def each_page(scene: Scene, size: Size) -> Sequence[Stream]:
+    """One request for the page of each broker: it loads the code for that."""
+    return [Stream(port=port, data=[GET], hold_s=size.hold_s) for port in scene.metrics_ports.values()]
+
+
 def pipelined_pages(scene: Scene, size: Size) -> Sequence[Stream]:
     """`count` requests for the page on each connection, and their answers read."""
     return [_stream(scene, [GET * size.count], size, reads=True)]

@@ -15,7 +15,7 @@ from tests.attack.stream import Outcome
 from tests.attack.verdict import Figures, Limits, not_rested, row
 from tests.attack.watch import KILL_BYTES
 
-# A case lasts at least so long: the p99 of fewer acknowledgements would be their maximum.
+# A case lasts at least so long: fewer acknowledgements say little.
 CASE_S: Final = 1.0
 # For the neighbour's last records to be acknowledged.
 SETTLE_S: Final = 20.0

@@ -53,6 +53,8 @@ class ScriptedKafka:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     usable_bytes: dict[int, int] = field(default_factory=dict)
+    # For how long each broker says that it has moved nothing; Apache Kafka's say nothing.
+    nothing_moved_ms: int | None = None
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
     # Whether brokers tell the configurations of others, as brokers of Syncline may.
     describes_others: bool = False
@@ -249,7 +251,10 @@ class ScriptedKafka:
             }
             for path in paths
         ]
-        return {"throttle_time": 0, "error_code": 0, "results": results}
+        answer = {"throttle_time": 0, "error_code": 0, "results": results}
+        if self.nothing_moved_ms is not None:
+            answer |= {"nothing_received_ms": self.nothing_moved_ms, "nothing_sent_ms": self.nothing_moved_ms}
+        return answer
 
     def _alter_replica_log_dirs(self, broker: int, asked: Any) -> dict[str, Any]:
         results: dict[str, list[dict[str, Any]]] = {}

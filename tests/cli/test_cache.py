@@ -65,11 +65,18 @@ def test_json_for_scripts_and_a_page(capsys: pytest.CaptureFixture[str], tmp_pat
     check_page(page.read_text())
 
 
+def test_brokers_share_the_memory_of_their_machine() -> None:
+    """Each has its part; one that does not know it still does not."""
+    found = cache.prepared({1: answer(), 2: answer(memory_bytes=-1)})
+
+    assert [each["memory_bytes"] for each in found.values()] == [20 * GB, -1]
+
+
 def test_size_of_memory_is_read_or_refused() -> None:
     """As all sizes; nothing is no memory."""
     assert cache.memory_of(None) is None
     assert cache.memory_of("8GB") == 8 * GB
-    for text in ("0", "much"):
+    for text in ("0", "much", "8GB/s", "1/s"):
         with pytest.raises(LocalClusterError, match="--ram takes"):
             cache.memory_of(text)
 
@@ -92,6 +99,34 @@ def test_memory_may_be_given_where_a_broker_does_not_know_it(capsys: pytest.Capt
     cache.show({2: answer(memory_bytes=-1)}, {}, 8 * GB, None, cluster="d", as_json=True)
 
     assert json.loads(capsys.readouterr().out)["brokers"][0]["memory_bytes"] == 8 * GB
+
+
+def test_memory_that_is_supposed_is_not_told_as_the_present(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Guards: `--ram` said that a broker serves what it would serve, and compared what was measured with that."""
+    page = tmp_path / "cache.html"
+    cache.show({1: answer()}, {}, 2_000 * GB, page, cluster="d", as_json=False)
+    said = capsys.readouterr().out
+
+    assert "With 2 TB of page cache, broker 1 would serve all that is read from memory." in said
+    assert "Now, with 40 GB, it serves 83.3 %." in said
+    assert "which it would have." in said
+    assert "with 2 TB: 0 % from disk" in said
+    assert "now 2 TB" not in said
+    # 82.5 % were measured; the curve says 83.3 % of the memory that the broker has.
+    assert "Model and measurement differ by 0.8 points" in said
+    assert "Every broker would serve its reads from memory." in page.read_text()
+
+    assert "as measured" in page.read_text()
+
+    # So little that the memory of now is not on the axis, nor what was measured with it.
+    cache.show({1: answer(readers=[])}, {}, 1_000, page, cluster="d", as_json=True)
+    assert "as measured" not in page.read_text()
+    capsys.readouterr()
+
+    cache.show({1: answer()}, {}, GB, page, cluster="d", as_json=True)
+    (fields,) = json.loads(capsys.readouterr().out)["brokers"]
+    assert (fields["is_supposed"], fields["memory_bytes"], fields["memory_now_bytes"]) == (True, GB, 40 * GB)
+    assert fields["hit_ratio_now"] == pytest.approx(5 / 6)
 
 
 def test_options_are_checked_before_any_broker_is_asked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,35 @@ def test_reset_names_the_new_offset_within_what_exists(
     """Without --execute the command changes nothing."""
     topic, group = read
     result = json.loads(call("groups", "reset-offsets", group, "-t", topic, "--to", to, "--json", *at))
-    assert result == {"group": group, "topic": topic, "offsets": {"0": offset}, "executed": False}
+    (effect,) = result.pop("effects")
+    assert result == {
+        "group": group,
+        "topic": topic,
+        "offsets": {"0": offset},
+        "executed": False,
+        "members": 0,
+        "is_new_group": False,
+        "unknown": [],
+        "warning": None,
+    }
+    assert (effect["committed"], effect["records"]) == (4, offset - 4)
+
+
+def test_effect_of_a_reset_is_told_by_brokers_and_as_far_as_kafkas_api_knows(
+    read: tuple[str, str], at: tuple[str, str], three_brokers: Any
+) -> None:
+    """Ten records, of which the group has read four."""
+    topic, group = read
+    reset = ("groups", "reset-offsets", group, "-t", topic, "--to", "earliest", "--dry-run", "--json")
+    (by_brokers,) = json.loads(call(*reset, *at))["effects"]
+    by_kafka = json.loads(call(*reset, "--bootstrap", three_brokers.bootstrap))
+
+    assert by_brokers["size_bytes"] <= 0
+    assert by_brokers["duration_ms"] <= 0
+    (effect,) = by_kafka["effects"]
+    assert (effect["records"], effect["size_bytes"]) == (by_brokers["records"], None) == (-4, None)
+    assert effect["duration_ms"] <= 0
+    assert "Kafka's API does not tell" in by_kafka["unknown"][0]
 
 
 def test_reset_is_done_with_execute_only(ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]) -> None:
@@ -76,6 +105,9 @@ def test_group_of_a_deleted_topic_can_still_be_described(
         (("reset-offsets", "g", "-t", "TOPIC", "--to", "soon"), "--to takes earliest, latest"),
         (("reset-offsets", "nobody", "-t", "TOPIC", "--to", "+1"), "has committed nothing in topic"),
         (("reset-offsets", "g", "-t", "TOPIC", "--to", "1900-01-01"), "a time after 1970"),
+        (("reset-offsets", "g", "-t", "TOPIC", "--to", "1970-01-01T00:00:00+14:00"), "a time after 1970"),
+        (("reset-offsets", "g", "-t", "TOPIC", "--to", "9" * 5_000), "(5,000 characters)"),
+        (("reset-offsets", "g", "-t", "TOPIC", "--to", "1", "--dry-run", "--execute"), "give one of them"),
     ],
     ids=lambda value: "-".join(value)[:24],
 )

@@ -20,6 +20,7 @@ COMMANDS = {
         "why",
         "isr",
         "lag",
+        "cache",
         "topics",
         "groups",
         "configs",

@@ -1,6 +1,7 @@
 """`lag`: groups and partitions as brokers measure them, as a table, as JSON, and in words."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,6 +81,8 @@ def group_answer(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "broker": 1,
         "standing": "NONE",
+        "partitions": len(rows),
+        "without_commit": sum(each["committed"] is None for each in rows),
         "group": "g",
         "state": "Stable",
         "members": 2,
@@ -126,6 +129,32 @@ def test_lag_counts_up_to_the_end_that_is_named(
 
     assert [each["lag"] for each in found["rows"]] == lags
     assert (found["total"], found["end"]) == (total, end)
+
+
+def test_partition_whose_leader_is_silent_is_counted_as_unknown(cluster: Callable[..., None]) -> None:
+    """Guards: the total was said without a word about what is not in it."""
+    cluster({"lag.group": group_answer(*THREE, unanswered=[{"topic": "t", "partition": 3, "error": "NOT_LEADER"}])})
+
+    assert "lag up to hw: total 5, at most 5 in one partition; unknown in 1 partition" in call("lag", "g")
+
+
+@pytest.mark.parametrize(
+    ("rows", "first", "last"),
+    [
+        ((row(0, None, 7, client_id="app", fetch_offset=7),), "no commits, stable", "none, as the group has"),
+        ((), "stable", "it has committed nothing in a topic that exists"),
+    ],
+    ids=["never-commits", "all-topics-deleted"],
+)
+def test_group_of_which_no_commit_counts_is_not_called_ok(
+    cluster: Callable[..., None], rows: tuple[dict[str, Any], ...], first: str, last: str
+) -> None:
+    """Guards: it was OK, with a lag of 0 in all or without a word."""
+    cluster({"lag.group": group_answer(*rows)})
+
+    lines = call("lag", "g").splitlines()
+    assert lines[0] == f"group g: {first}, 2 members"
+    assert last in lines[-1]
 
 
 def test_pages_of_a_group_are_put_together(cluster: Callable[..., None]) -> None:
@@ -175,6 +204,8 @@ def test_groups_of_all_brokers_are_listed_and_those_of_a_silent_one_missed(clust
         [name, "empty", "0", "ERR", "5", "1,234", "60", "s", "3", "t-0", "loses", "data"] for name in ("a", "b")
     ]
     assert call("lag", "--end", "leo").splitlines()[1].split()[4] == "7"
+    by_log_end = json.loads(call("lag", "--end", "leo", "--json"))
+    assert [(each["lag"], each["end"]) for each in by_log_end["groups"]] == [(7, "leo")] * 2
     assert "broker 2 cannot be reached." in shown
     assert "Groups of 1 broker that did not answer are missing." in shown
 
@@ -206,7 +237,7 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
 
     told = call("lag", "explain", "g").split("\n\n")
 
-    assert told[0].startswith("Group g is ERR: 12,345 records unread")
+    assert told[0].startswith("Group g is ERR: 12,345 unread records")
     assert told[1].startswith("t-3 is STOP: last commit")
     assert "t-3 will lose data in 60 s" in told[2]
     assert told[3].startswith("Nothing is known of t-4 (LEADER_NOT_AVAILABLE)")
@@ -227,7 +258,14 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
             "broker 1 is still reading its groups.",
             id="loading",
         ),
+        pytest.param([ELSEWHERE], ("explain",), "`syncline lag explain GROUP`", id="explain-without-a-group"),
         pytest.param([ELSEWHERE], ("a", "b"), "name one group", id="two-groups"),
+        pytest.param([ELSEWHERE], ("g", "--readers"), "name none", id="readers-of-a-group"),
+        pytest.param([ELSEWHERE], ("--readers", "--end", "leo"), "leave --end out", id="end-of-readers"),
+        pytest.param([ELSEWHERE], ("explain", "g", "--end", "hw"), "leave --end out", id="end-of-explain"),
+        pytest.param([{}, {}], ("--readers",), "broker 1 cannot be reached.", id="all-silent-about-readers"),
+        pytest.param([ELSEWHERE], ("--readers", "-b", "x:1"), "use --data DIRECTORY", id="readers-elsewhere"),
+        pytest.param([{}], ("--watch",), "broker 1 cannot be reached.", id="watch-nobody"),
         pytest.param([ELSEWHERE], ("explain", "g", "-b", "x:1"), "use --data DIRECTORY", id="explain-elsewhere"),
     ],
 )
@@ -238,6 +276,90 @@ def test_what_cannot_be_shown_is_said(
     cluster(*answers)
 
     assert complaint in refusal("lag", *arguments)
+
+
+def test_l39_reader_without_commits_has_a_position_and_the_status_no_commits(cluster: Callable[..., None]) -> None:
+    """And a partition that nobody reads has neither."""
+    reads = row(0, None, 15, fetch_offset=11, fetch_lag=4, client_id="app")
+    cluster({"lag.group": group_answer(reads, row(1, None, 7))})
+
+    header, first, second = call("lag", "g").splitlines()[1:4]
+
+    assert cells(header, first, "POSITION", "TO-FETCH", "STATUS", "MEMBER") == ["11", "4", "no commits", "app"]
+    assert cells(header, second, "POSITION", "TO-FETCH", "STATUS", "MEMBER") == ["-", "-", "-", "-"]
+
+
+def cells(header: str, line: str, *columns: str) -> list[str]:
+    """Return the cells of a line below these columns."""
+    starts = [header.index(column) for column in columns]
+    return [re.split(r"\s{2,}", line[start:])[0] for start in starts]
+
+
+def reader(partition: int, client_id: str, **more: Any) -> dict[str, Any]:
+    """Return a reader as the verb has it."""
+    return {
+        "topic": "t",
+        "partition": partition,
+        "client_id": client_id,
+        "host": "10.0.0.1",
+        "position": 1_000,
+        "end": 1_010,
+        "lag": 10,
+        "fetched_ago_ms": 500,
+        "held_back_share": 0.0,
+        "is_shared": False,
+        "is_connected": True,
+        "is_leader": True,
+        **more,
+    }
+
+
+def test_readers_of_all_brokers_are_shown_with_the_group_that_one_of_them_knows(cluster: Callable[..., None]) -> None:
+    """The latest fetch counts where two brokers know one; nobody guesses whose reads a shared name's are."""
+    member = {"group": "g", "member": "m", "client_id": "app", "host": "10.0.0.1", "topics": {"t": [0, 1]}}
+    held = reader(0, "app", held_back_share=0.25)
+    cluster(
+        {"lag.readers": {"readers": [held, reader(2, "solo", is_leader=False)], "members": [], "next": None}},
+        {
+            "lag.readers": {
+                "readers": [reader(0, "app", fetched_ago_ms=9_000), reader(1, "app", is_shared=True)],
+                "members": [member],
+                "next": None,
+            }
+        },
+        {"lag.readers": {"readers": [reader(3, "gone", is_connected=False)], "members": [], "next": None}},
+    )
+
+    found = json.loads(call("lag", "--readers", "--json"))["readers"]
+    header, *lines, _, gone = call("lag", "--readers").splitlines()
+
+    assert [(each["partition"], each["group"], each["fetched_ago_ms"]) for each in found] == [
+        (0, "g", 500),
+        (1, None, 500),
+        (2, None, 500),
+        (3, None, 500),
+    ]
+    assert [cells(header, line, "CLIENT", "POSITION", "GROUP", "NOTE") for line in lines] == [
+        ["app", "1,000", "g", "held back 25 % of the time"],
+        ["app", "1,000", "-", "several clients with this name"],
+        ["solo", "1,000", "-", "from a follower, broker 1"],
+    ]
+    assert gone == "1 position of clients that have disconnected: --json shows them, too."
+
+
+@pytest.mark.parametrize(
+    ("retention_s", "shown"),
+    [(60.0, "60 s"), (600.0, "10 min"), (9_000.0, "2.5 h"), (604_800.0, "7 days"), ("never", "never"), (0.0, "now")],
+)
+def test_times_are_shown_in_the_unit_that_people_use(
+    cluster: Callable[..., None], retention_s: float | str, shown: str
+) -> None:
+    """Guards: a week was shown as 10080 min."""
+    cluster({"lag.group": group_answer(row(0, 10, 15, retention_margin_s=retention_s))})
+
+    header, line = call("lag", "g").splitlines()[1:3]
+
+    assert cells(header, line, "RETENTION") == [shown]
 
 
 @pytest.mark.process

@@ -109,10 +109,24 @@ def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
     assert facts["brokers"][-1]["quota_bytes_per_s"] == 1_000_000
 
 
-@pytest.mark.parametrize(("rate", "looks"), [("1MB", 3), ("100B", 2)])
-def test_status_looks_on_only_where_something_should_have_come(serve: Serve, plan: Plan, rate: str, looks: int) -> None:
-    """Nothing comes. At 1 MB/s that may be chance for a moment; at 100 B/s the throttle says why, at once."""
-    kafka = serve(sizes=dict(SIZES), owns_throttles=True)
+@pytest.mark.parametrize(
+    ("rate", "nothing_moved_ms", "looks", "causes"),
+    [
+        ("3MB", None, 3, {"not-the-throttle"}),
+        ("100B", None, 2, set()),
+        ("3MB", 20_000, 2, {"not-the-throttle"}),
+        ("3MB", 800, 2, set()),
+        ("3MB", 0, 3, set()),
+    ],
+)
+def test_status_looks_on_only_where_something_should_have_come(
+    serve: Serve, plan: Plan, rate: str, nothing_moved_ms: int | None, looks: int, causes: set[str]
+) -> None:
+    """Nothing comes. At 3 MB/s that may be chance for a moment; at 100 B/s the throttle says why, at once.
+
+    Brokers of Syncline say for how long nothing came: then there is nothing to wait for.
+    """
+    kafka = serve(sizes=dict(SIZES), owns_throttles=True, nothing_moved_ms=nothing_moved_ms)
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", rate)
     lists: list[ScriptedKafka] = []
     kafka.on_list = lists.append
@@ -121,6 +135,7 @@ def test_status_looks_on_only_where_something_should_have_come(serve: Serve, pla
 
     assert len(lists) == looks
     assert [part["measured_bytes_per_s"] for part in facts["brokers"]] == [0.0, 0.0]
+    assert {finding["cause"] for finding in facts["findings"]} == causes
 
 
 def test_status_without_moves_says_so(serve: Serve) -> None:

@@ -122,6 +122,7 @@ def test_configs_refuse_in_a_sentence(at: tuple[str, str], arguments: tuple[str,
     [
         ("", "--bootstrap takes HOST:PORT"),
         ("a b", "--bootstrap takes HOST:PORT"),
+        ("\udcff:1", "--bootstrap takes HOST:PORT"),
         ("localhost:70000", "with ports up to 65535"),
         ("localhost:0", "with ports up to 65535"),
         ("localhost:1", "the connection is refused"),

@@ -20,12 +20,16 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
+from syncline.wire.describe_log_dirs_v4 import DescribeLogDirsResponse
 from syncline.wire.list_reassignments_v0 import ListPartitionReassignmentsResponse
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS = dt.timedelta(milliseconds=1)
 # kio refuses tags that its schema does not have.
-WITH_OWN_TAGS: dict[tuple[int, int], Any] = {(46, 0): ListPartitionReassignmentsResponse}
+WITH_OWN_TAGS: dict[tuple[int, int], Any] = {
+    (35, 4): DescribeLogDirsResponse,
+    (46, 0): ListPartitionReassignmentsResponse,
+}
 Kind = typing.Literal["request", "response"]
 ZEROS: dict[str, Any] = {
     "string": "", "bytes": b"", "bool": False, "float64": 0.0,

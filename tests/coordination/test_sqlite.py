@@ -1,6 +1,7 @@
 """The SQLite store: the contract, and what only real files and processes show."""
 
 import contextlib
+import gc
 import os
 import platform
 import queue
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +247,23 @@ def test_campaign_goes_on_when_there_are_descriptors_again(
     world.until(lambda: leases)
 
     assert leases[0].lease_epoch == first.lease.lease_epoch + 1
+
+
+def test_statements_leave_no_cursors_behind(world: SqliteWorld) -> None:
+    """Python would keep the references to two hundred, from as many seconds, each in a page of that time's burst."""
+    holder = Campaigner(world, 1).wins()
+    assert holder.commit(batch(1, ProducerIdsAllocated(1))) is None
+    before = ended_references()
+    for version in range(2, 52):
+        assert holder.view.holder() is not None
+        assert holder.commit(batch(version, ProducerIdsAllocated(version))) is None
+
+    assert ended_references() - before < 10
+
+
+def ended_references() -> int:
+    """Return how many weak references there are to objects that are gone."""
+    return sum(type(each) is weakref.ref and each() is None for each in gc.get_objects())
 
 
 LONG_CHARS = 8_000_000

@@ -1,5 +1,6 @@
 """Consumer lag in words: the sentences name the rule, the numbers and the cause."""
 
+import re
 import string
 from collections.abc import Iterator, Mapping
 
@@ -8,11 +9,11 @@ import pytest
 from syncline.core.lag.burrow_status import group_status, partition_status
 from syncline.core.lag.commit_ring import Commit
 from syncline.core.lag.findings import GroupFacts, PartitionFacts, findings
-from syncline.core.lag.rows import NOBODY, Speeds, group_row
+from syncline.core.lag.rows import NO_READER, Speeds, group_row
 from syncline.explain.lag import describe, sentences, tell
 from syncline.explain.words import lag_wording as wording
 from syncline.model.ids import Offset, TopicPartition
-from syncline.model.lag import Fact, Finding, LagCause, LagRow, PartitionVerdict, StatusRule
+from syncline.model.lag import Fact, Finding, GroupStatus, LagCause, LagRow, PartitionVerdict, StatusRule
 from tests.core.lag.positions import appended_ms, ends, place
 
 T3 = TopicPartition("t", 3)
@@ -53,10 +54,10 @@ EVIDENCE: Mapping[LagCause, Mapping[str, Fact]] = {
 }
 SENTENCES = {
     LagCause.LOSES_DATA: (
-        "t-3 will lose data in 14 min: 1,200,000 records are unread, and the group needs 20 min to catch up."
+        "t-3 will lose data in 14 min: 1,200,000 records to read, and the group needs 20 min to catch up."
         " It must read at least 6,100 records/s."
     ),
-    LagCause.NO_MEMBERS: "The group has no members: nobody reads its 900 records. Its last commit was 90 s ago.",
+    LagCause.NO_MEMBERS: "The group has no members: nobody reads its 900 unread records. Its last commit was 90 s ago.",
     LagCause.REBALANCING: "The group has been rebalancing for 12 s, with 3 members: nobody reads meanwhile.",
     LagCause.STOPPED_COMMITTING: (
         "The reader of t-3 goes on reading, but does not commit: its last commit, of offset 100, was 90 s ago; it"
@@ -66,8 +67,9 @@ SENTENCES = {
         "The reader of t-3 never commits: it fetches from offset 990, 10 behind the end, last 10 ms ago."
     ),
     LagCause.STUCK_POLL: (
-        "app on 10.0.0.1 is a live member and has not fetched t-3 for 60 s, though 900 records wait: it is busy with"
-        " what it got, or stuck. Other partitions with the same cause: 2."
+        "app on 10.0.0.1 is a live member and has not fetched t-3 for 60 s, nor committed anything new, with 900"
+        " records waiting: it is busy with what it got, or stuck, or has paused the partition. Other partitions with"
+        " the same cause: 2."
     ),
     LagCause.HELD_BACK: "app was held back by a limit for 20 % of the time while it read t-3.",
     LagCause.WATERMARK_HELD: (
@@ -86,6 +88,22 @@ def test_cause_in_words(cause: LagCause) -> None:
     assert sentences([Finding(cause, EVIDENCE[cause], T3)]) == [SENTENCES[cause]]
 
 
+def test_one_is_no_plural() -> None:
+    """Guards: "1 records unread", "with 1 members"."""
+    ones = dict.fromkeys(("unread", "members", "records", "lost", "commits", "lag"), 1)
+    for cause in LagCause:
+        (told,) = sentences([Finding(cause, {**EVIDENCE[cause], **ones}, T3)])
+        assert not re.search(r"\b1 (unread )?(records|members)", told), told
+    assert losing(needed_per_s=0.01).endswith("It must read at least 1 record/s.")
+    assert losing(lost=1, loses_data=False) == "The group has missed 1 record of t-3, deleted unread."
+    verdict = PartitionVerdict(GroupStatus.OK, StatusRule.INCOMPLETE, 0.1, 1, ones)
+    row = partition(0, [10], 11, appended_ms(0) + 10 * MINUTE_MS).row
+    for rule in StatusRule:
+        told = describe(row, verdict._replace(rule=rule))
+        assert not re.search(r"\b1 (commits|offsets)", told), told
+    assert "1 unread record, the oldest" in group(partition(0, [10], 11, appended_ms(0)))[0]
+
+
 def losing(**others: Fact) -> str:
     """Return the sentence about data that is lost, with other numbers."""
     (told,) = sentences([Finding(LagCause.LOSES_DATA, {**EVIDENCE[LagCause.LOSES_DATA], **others}, T3)])
@@ -94,7 +112,7 @@ def losing(**others: Fact) -> str:
 
 def test_loss_is_told_as_far_as_it_is_known() -> None:
     """What is gone; what goes at the next clean-up; a group that never catches up, or has no speed yet."""
-    assert losing(lost=300, loses_data=False) == "300 records of t-3 were deleted before the group had read them."
+    assert losing(lost=300, loses_data=False) == "The group has missed 300 records of t-3, deleted unread."
     assert "at the next clean-up" in losing(margin_s=0.0, needed_per_s=float("inf"))
     assert "No speed would suffice." in losing(margin_s=0.0, needed_per_s=float("inf"))
     assert "at this speed the group never catches up" in losing(catch_up_s=float("inf"))
@@ -113,7 +131,7 @@ def partition(
     verdict = partition_status(window, [end], now_ms)
     offset = Offset(offsets[-1]) if offsets else None
     at = None if offset is None or offset >= end else place(offset)
-    row = group_row(TopicPartition("t", index), offset, log, at, verdict, Speeds(5.0, 1.0), NOBODY)
+    row = group_row(TopicPartition("t", index), offset, log, at, verdict, Speeds(5.0, 1.0), NO_READER)
     return PartitionFacts(row, verdict)
 
 
@@ -181,7 +199,7 @@ def test_l40_stuck_group_is_explained_with_its_hot_partition() -> None:
     now_ms = appended_ms(0) + 10 * MINUTE_MS
     told = group(*(partition(index, [550 if index == 3 else 1_045] * 10, 1_050, now_ms) for index in range(5)))
 
-    assert told[0].startswith("Group g is ERR: 520 records unread, the oldest for 50 s.")
+    assert told[0].startswith("Group g is ERR: 520 unread records, the oldest for 50 s.")
     assert told[1].startswith("t-3 is STALL: ")
     assert told[-1].startswith("One hot partition: t-3 holds 96 % of the lag")
 
@@ -198,6 +216,14 @@ def test_group_that_has_read_everything_is_told_in_one_sentence() -> None:
         "Group g is OK: it has read everything. Partitions without a commit: 1."
         " Partitions without a full window of commits: 1."
     )
+
+
+def test_lag_of_a_group_that_never_commits_is_not_known() -> None:
+    """Guards: it was told to have read everything."""
+    now_ms = appended_ms(0) + 10 * MINUTE_MS
+    (told,) = group(partition(0, [], 100, now_ms), partition(1, [], 100, now_ms))
+
+    assert told == "Group g is OK: its lag is not known. Partitions without a commit: 2."
 
 
 def test_only_the_worst_partitions_are_described() -> None:
@@ -228,6 +254,7 @@ def everything() -> str:
     told += [losing(lost=3), losing(margin_s=0.0, needed_per_s=float("inf")), losing(catch_up_s=float("inf"))]
     told += [losing(catch_up_s=None, margin_s=None)]
     told += group(partition(0, [], 100, now_ms), *(partition(index, [index], 100, now_ms) for index in range(1, 9)))
+    told += group(partition(0, [], 100, now_ms))
     half_full = partition(0, [100] * 10, 100, now_ms)
     told += group(half_full._replace(verdict=half_full.verdict._replace(complete=0.5)))
     return "\n".join(told)

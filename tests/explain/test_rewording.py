@@ -8,7 +8,7 @@ import pytest
 from syncline.explain.diagnosis.findings import Diagnosis
 from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
-from syncline.explain.words.phrases import reason_in_words, title_of
+from syncline.explain.words.phrases import reason_in_words, span, title_of
 from syncline.explain.words.sentences import tell
 from syncline.model.reasons import Reason
 
@@ -67,10 +67,10 @@ def test_rewording_changes_no_diagnosis(monkeypatch: pytest.MonkeyPatch, inciden
 
 
 def test_every_template_is_used_by_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the catalogue fills in the fields of each one; reasons are filled in below."""
+    """So the catalogue fills in the fields of each one; reasons and spans of hours are filled in below."""
     marks = {}
     for number, (name, key, text) in enumerate(list(templates())):
-        if name == "REASONS":
+        if name in {"REASONS", "HOURS", "DAYS"}:
             continue
         marks[chr(_FIRST_MARK + number)] = (name, key)
         names = [field for _, field, _, _ in string.Formatter().parse(text) if field]
@@ -79,6 +79,24 @@ def test_every_template_is_used_by_the_catalogue(monkeypatch: pytest.MonkeyPatch
     shown_marks = set("".join(text for each in CATALOGUE.values() for text in all_words(diagnosis_of(each))))
 
     assert [place for mark, place in marks.items() if mark not in shown_marks] == []
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (999, "999 ms"),
+        (119_900, "119.9 s"),
+        (120_000, "2 min"),
+        (7_199_000, "120 min"),
+        (7_200_000, "2 h"),
+        (93_600_000, "26 h"),
+        (172_800_000, "2 days"),
+        (604_800_000, "7 days"),
+    ],
+)
+def test_span_is_told_in_the_largest_unit_of_which_it_has_two(duration_ms: int, text: str) -> None:
+    """Guards: a week was told as 10080 minutes."""
+    assert span(duration_ms) == text
 
 
 @pytest.mark.parametrize("reason", list(Reason))

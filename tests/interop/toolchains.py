@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 KEPT = ROOT / ".work" / "interop"
 LIB_VARIABLE = "SYNCLINE_KAFKA_LIB"
+BURROW_VARIABLE = "SYNCLINE_BURROW"
 BUILD_TIMEOUT_S = 600
 # For one run of a command-line client.
 CLIENTS_TIMEOUT_S = 30
@@ -197,7 +198,16 @@ def kcat() -> str:
 
 def promtool() -> str:
     """Return the path of Prometheus's promtool, taken out of Debian's package where that is possible."""
-    found = shutil.which("promtool")
+    return _of_prometheus("promtool")
+
+
+def prometheus() -> str:
+    """Return the path of Prometheus itself, from the same package."""
+    return _of_prometheus("prometheus")
+
+
+def _of_prometheus(program: str) -> str:
+    found = shutil.which(program)
     if found is not None:
         return found
     _tool("apt-get")
@@ -209,10 +219,18 @@ def promtool() -> str:
         _download(["apt-get", "-q", "download", "prometheus"], to)
         (package,) = to.glob("prometheus_*.deb")
         # The whole of it is hundreds of megabytes.
-        _download(["sh", "-c", f"dpkg-deb --fsys-tarfile {package.name} | tar -x ./usr/bin/promtool"], to)
+        _download(["sh", "-c", f"dpkg-deb --fsys-tarfile {package.name} | tar -x ./usr/bin/{program}"], to)
         package.unlink()
 
-    return str(_kept("promtool", [], build) / "usr" / "bin" / "promtool")
+    return str(_kept(program, [], build) / "usr" / "bin" / program)
+
+
+def burrow() -> str:
+    """Return the path of Burrow 1.9.5 or later: earlier ones speak versions of ListOffsets that Kafka 4 refuses."""
+    named = os.environ.get(BURROW_VARIABLE) or shutil.which("Burrow")
+    if named is None:
+        raise MissingError(f"Burrow is not installed, and {BURROW_VARIABLE} names no program of version 1.9.5 or later")
+    return named
 
 
 @dataclass

@@ -25,6 +25,14 @@ def test_group_is_one_reader_and_what_nobody_is_known_of_another() -> None:
     assert (facts.memory_bytes, facts_of(1, answer(), 8 * GB).memory_bytes) == (40 * GB, 8 * GB)
 
 
+def test_system_that_cannot_measure_old_records_measures_nothing() -> None:
+    """Reads of new records alone would all be hits."""
+    facts = facts_of(1, answer(unmeasured_bytes=1), None)
+
+    assert facts.measured_hit_ratio is None
+    assert agreements([("broker 1", facts)]) == ()
+
+
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
@@ -111,6 +119,21 @@ def test_agreement_compares_what_was_measured_with_the_model_per_interval() -> N
         assert advise(like).now.hit_ratio == pytest.approx(each.measured, abs=0.001)
     mean = mean_points((more, same, fewer))
     assert mean == pytest.approx((100 * (0.98 - predicted) + 4 + 100 * (predicted - 0.5)) / 3)
+
+
+def test_memory_for_one_reader_serves_that_reader() -> None:
+    """With what all misses take: at that memory it has its share, a little below it does not."""
+    facts = facts_of(1, falling(), None)
+    for name, needed in advise(facts).needed_by_reader.items():
+        for share, memory_bytes in needed:
+            if memory_bytes is None:
+                continue
+            at, below = (
+                {row.reader: row.hit_ratio for row in advise(replace(facts, memory_bytes=round(size))).misses}[name]
+                for size in (memory_bytes + 1, memory_bytes * 0.9)
+            )
+            assert at >= share - 1e-6
+            assert below < share
 
 
 def test_advised_memory_serves_what_was_wanted() -> None:

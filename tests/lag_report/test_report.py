@@ -51,7 +51,7 @@ def test_l26_report_names_the_group_that_reads_from_the_disk() -> None:
         "To serve 99 % of the reads from memory, this broker needs 1.07 TB of page cache."
     )
     assert words.residence(facts, advice) == "With 100 MB/s written, a page stays for 5 min 33 s."
-    assert words.blame(advice) == (
+    assert words.blame(facts, advice) == (
         "Group B makes 100 % of the misses; without it, 65.7 kB would serve 99 % of the rest."
     )
 
@@ -61,10 +61,11 @@ def test_words_of_what_is_enough_or_impossible() -> None:
     tail = told(buckets=[[TAIL, 1, GB]], readers=[])
     assert words.verdict(*tail) == "Broker 1 serves all reads from its page cache of 40 GB."
     assert words.need(*tail) == "To serve 99 % of the reads from memory, this broker needs 65.9 kB, which it has."
-    assert words.blame(tail[1]) == ""
+    assert words.blame(*tail) == ""
     beyond = BYTES.first_exponent + BYTES.bound_count
     assert words.need(*told(buckets=[[TAIL, 1, 9 * GB], [beyond, 1, GB]], readers=[])) == (
-        "No memory serves 99 % of the reads: 10 % of the bytes were of pages that nothing kept."
+        "No memory serves 99 % of the reads: 10 % of the bytes were of pages that nothing kept "
+        "(page.cache.leader.budget.bytes, page.cache.follower.keep.bytes)."
     )
     assert words.verdict(*told(**quiet())) == "Nobody has read from broker 1."
 
@@ -223,5 +224,8 @@ def test_fields_have_the_same_numbers() -> None:
     assert fields["hit_ratio"] == advice.now.hit_ratio
     assert fields["memory_for"]["0.99"] == advice.wanted_bytes
     assert [each["reader"] for each in fields["readers"]] == ["group B", "group A"]
+    far, near = (each["memory_for"] for each in fields["readers"])
+    assert list(far) == list(near) == list(fields["memory_for"])
+    assert far["0.99"] > fields["memory_for"]["0.99"] > 10**6 * near["0.99"]
     assert [size for size, _ in fields["curve"]] == sorted(size for size, _ in fields["curve"])
     assert fields_of(*told(**quiet()))["residence_s"] is None

@@ -122,7 +122,7 @@ def test_detached_start_that_nobody_waits_for_is_given_up(
     if b"are up" in shown:
         succeed("down", "--data", str(tmp_path / "data"))
     assert b"syncline/" not in errors, errors.decode()
-    processes.await_none(tmp_path, 3)
+    processes.await_none(tmp_path, 10)
 
 
 def test_paused_broker_shows_and_dead_one_is_started_again_meanwhile(running: LocalCluster) -> None:

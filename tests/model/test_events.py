@@ -23,6 +23,7 @@ from syncline.model.events import (
     Watermark,
 )
 from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.lag_events import FetchLagSample, GroupLagSample, GroupStatusChange
 from syncline.model.reasons import Reason
 
 _int64 = st.integers(-(2**63), 2**63 - 1)
@@ -33,6 +34,7 @@ _json = st.recursive(
 )
 _evidence = st.dictionaries(st.text(), _json, max_size=4)
 _brokers = st.lists(st.integers(-1, 9), max_size=4).map(tuple)
+_entries = st.lists(_evidence, max_size=2).map(tuple)
 _where = {"ts_ms": _int64, "broker": st.integers(-1, 9), "topic": st.text(), "partition": st.integers(0, 99)}
 _known = st.one_of(
     st.builds(
@@ -83,6 +85,9 @@ _known = st.one_of(
         reason=st.sampled_from(Reason),
     ),
     st.builds(Acknowledgements, count=_int64, p50_ms=_int64, p99_ms=_int64, max_ms=_int64),
+    st.builds(FetchLagSample, fetches=_int64, behind_bytes=_entries, event_ms=_entries, age_ms=_entries),
+    st.builds(GroupLagSample, group=st.text(), lag_bytes=_int64, rows=_entries),
+    st.builds(GroupStatusChange, group=st.text(), evidence=_evidence, findings=_entries),
     st.builds(Fault, kind=st.text(), target=st.text(), phase=st.sampled_from(["begin", "end"])),
 )
 

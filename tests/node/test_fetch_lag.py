@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.node.lag.fetch_lag import OTHER, READERS_MAX, TOPICS_MAX, Cell, FetchLag
+from syncline.node.lag.fetch_lag import OTHER, READERS_MAX, TOPICS_MAX, WAITING_MAX, Cell, FetchLag
 from syncline.records.builder import BatchBuilder
 from syncline.storage.read_facts import ReadFacts
 from syncline.wire.api import ApiKey
@@ -220,6 +220,25 @@ async def test_a_fetch_of_many_partitions_counts_each_that_has_records(world: Wo
     assert (await client.fetch("t", 0, partition=500)).error_code
 
     assert lag(world).empty_fetches == 1
+
+
+async def test_few_samples_wait_and_none_when_anything_is_told(world: World) -> None:
+    """However many fetches are answered before anybody asks."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch())
+    for _ in range(WAITING_MAX):
+        await client.fetch("t", 0)
+    waiting = world.broker().fetching.lag.waiting
+    counts = [len(waiting)]
+    for offset in (0, 1):
+        await client.fetch("t", offset)
+    counts.append(len(waiting))
+
+    assert counts == [0, 2]
+    assert samples(world)[0] == WAITING_MAX + 1
+    assert lag(world).empty_fetches == 1
+    assert not world.broker().fetching.lag.waiting
 
 
 async def test_readers_are_told_apart_by_client_and_address(world: World) -> None:

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from syncline.core.fetching.session_bytes import session_bytes
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.wire.api import ApiKey
@@ -47,6 +48,21 @@ async def test_fetch_is_answered_at_once_when_it_does_not_wait(world: World) -> 
     took_s = await timed(world, client, client.send_fetch({"t": [at(0)]}, max_wait_ms=0))
 
     assert took_s < 0.01
+
+
+async def test_fetch_without_a_session_leaves_no_trace_unless_it_waits(world: World) -> None:
+    """Guards: each such fetch was watched and counted for its client, and forgotten again in the same callback."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch())
+    await client.fetch("t", 0)
+    watchers, (connection,) = world.partition().watchers, world.connections()
+    before = (len(watchers), connection.holding.kept_bytes)
+    client.send_fetch({"t": [at(1)]}, max_wait_ms=LONG_MS)
+    await parked(world)
+
+    assert before == (0, 0)
+    assert (len(watchers), connection.holding.kept_bytes) == (1, session_bytes(1))
 
 
 async def test_fetch_waits_when_there_is_less_than_it_wants(world: World) -> None:

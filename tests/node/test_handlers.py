@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from syncline.node import handlers
+from tests.cluster import ROOT
 
 
 def lists() -> dict[str, list[str]]:
@@ -43,6 +44,7 @@ import resource
 from syncline.local.supervisor import preload
 preload()
 from syncline.node import handlers
+from tests.cluster import ROOT
 from syncline.wire import codec
 handlers.import_for_brokers()
 table = handlers.Handlers()
@@ -62,3 +64,46 @@ print(codec.request_type(56, 3).__name__, codec.response_type(56, 3).__name__)
         "[]",
         "AlterPartitionRequest AlterPartitionResponse",
     ]
+
+
+def test_commands_about_moves_find_their_code_imported() -> None:
+    """Guards: the first of them held the loop for more than ten milliseconds, to import code and schemas."""
+    script = """
+import sys
+from syncline.local.supervisor import preload
+preload()
+from syncline.node import handlers
+from tests.cluster import ROOT
+handlers.import_for_brokers()
+handlers.import_for_moves()
+from syncline.wire.api import ApiKey
+from tests.node.world import World
+
+world = World(3)
+
+async def scene():
+    await world.topic(replicas=(1,))
+    client = await world.client(2)
+    known = set(sys.modules)
+    row = {"partition_index": 0, "replicas": (2, 3)}
+    topics = [{"name": "t", "partitions": [row]}]
+    await client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, timeout=30_000, topics=topics, throttle=1)
+    await client.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, timeout=30_000, topics=None)
+    asked = [{"topic_id": None, "name": "t"}]
+    await client.ask(ApiKey.METADATA, 12, topics=asked, allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False)
+    await client.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+    resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+    await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True,
+        include_documentation=False)
+    config = {"name": "follower.replication.throttled.replicas", "config_operation": 0, "value": "*"}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    await world.later(1)
+    print(sorted(name for name in set(sys.modules) - known if name.startswith(("kio", "syncline"))))
+
+world.run(scene)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (ran.stderr, ran.stdout) == ("", "[]\n")

@@ -9,7 +9,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, from_json
 from syncline.model.ids import JOURNAL_TOPIC
-from syncline.node.journal import BATCH_BYTES_MAX, ROOM_EVENTS, WAITING_EVENTS_MAX, Journal, show
+from syncline.node.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX, Journal, show
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
@@ -115,7 +115,7 @@ async def test_journal_tells_the_story_of_the_start_when_it_can_be_written(world
 
 @lonely
 async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_written(world: World) -> None:
-    """Samples go first, oldest first and many at once; then the oldest decisions."""
+    """Samples go first, oldest first; then the oldest decisions."""
     journal = unheard(world)
     for number in range(WAITING_EVENTS_MAX // 2):
         world.call(1, journal.note, sample(number))
@@ -126,9 +126,30 @@ async def test_journal_keeps_a_bounded_number_of_events_when_it_cannot_be_writte
     journal.close()
 
     samples = [event for event in waiting if isinstance(event, FollowerProgress)]
-    assert len(waiting) == WAITING_EVENTS_MAX - ROOM_EVENTS + 3
+    assert len(waiting) == WAITING_EVENTS_MAX
     assert waiting[0] == fault(0)
-    assert samples == [sample(number) for number in range(ROOM_EVENTS, WAITING_EVENTS_MAX // 2)]
+    assert samples == [sample(number) for number in range(3, WAITING_EVENTS_MAX // 2)]
+
+
+@lonely
+async def test_full_journal_does_not_look_for_what_it_drops(world: World) -> None:
+    """A broker that samples hundreds of partitions in one callback, while nothing is written, looks at no others."""
+    journal = unheard(world)
+    for number in range(WAITING_EVENTS_MAX):
+        journal.note(fault(number) if number % 2 else sample(number))
+
+    def note_many() -> None:
+        for number in range(500):
+            journal.note(sample(number))
+
+    meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
+    world.call(1, world.loop.call_soon, note_many)
+    await world.later(0)
+    world.loop.meter = None
+    journal.close()
+
+    assert len(journal.unwritten) == WAITING_EVENTS_MAX
+    assert meter.calls_max < 20 * 500
 
 
 @lonely

@@ -69,3 +69,33 @@ async def test_damaged_replica_cannot_move(world: World) -> None:
 
     assert await answered(world, 1, (LOG_DIRECTORY, {"t": [0]})) == {"t": {0: ErrorCode.KAFKA_STORAGE_ERROR}}
     world.errors.take()
+
+
+@pytest.mark.brokers(3)
+async def test_brokers_say_for_how_long_nothing_has_moved(world: World) -> None:
+    """Only while a move runs, only in the newest version, and no longer than the move has been running."""
+    await world.topic("t", replicas=(1,))
+    client = await world.client(1)
+    for _ in range(3):
+        await client.produce("t", batch(size_bytes=1_000))
+
+    async def told(broker_id: int, version: int = 4) -> tuple[int, int]:
+        asked = await world.client(broker_id)
+        answer = await asked.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)
+        asked.transport.close()
+        return getattr(answer, "nothing_received_ms", -1), getattr(answer, "nothing_sent_ms", -1)
+
+    before = await told(1)
+    await world.later(5)
+    rows = [{"partition_index": 0, "replicas": (2, 1)}]
+    topics = [{"name": "t", "partitions": rows}]
+    await client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, timeout=30_000, topics=topics, throttle=1)
+    await world.later(3)
+    still = await told(1), await told(2)
+    older = await told(1, 3)
+    client.transport.close()
+
+    assert before == older == (-1, -1)
+    # A batch comes at once, and then nothing for a quarter of an hour.
+    assert all(2_000 <= each <= 3_100 for pair in still for each in pair)
+    assert world.broker(2).counters.replication.moved_in >= 1_000

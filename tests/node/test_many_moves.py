@@ -1,17 +1,21 @@
 """Many partitions that move, or are throttled, at once: no callback works on all of them, whatever happens to them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from syncline.core.throttle.quota import HeldBack
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord
 from syncline.model.metadata_delta import MetadataDelta
+from syncline.model.topic_config import TopicConfig
 from syncline.node.api.api_03_metadata import TOPIC_OPERATIONS
+from syncline.node.partition import Partition
 from syncline.node.throttle.moves import Moving
 from syncline.node.throttle.role import QuotaState
 from syncline.node.throttle.throttles import ReplicationThrottles
@@ -81,10 +85,11 @@ async def reassign(world: World, target: tuple[int, ...] | None, **others: Any) 
 async def test_many_partitions_move_and_no_callback_works_on_all_of_them(world: World) -> None:
     """They start, wait under a throttle, are cancelled, start again, arrive, and leave where they were."""
     await with_records(world)
-    async with counted(world):
+    # A decision is about few partitions: a broker opens their logs, or drops them, in one go.
+    async with counted(world, 9_500):
         await reassign(world, (2, 3), throttle=1)
         await world.later(2)
-    async with counted(world):
+    async with counted(world, 6_000):
         await reassign(world, None)
         await world.until(lambda: not any(each.is_reassigned for each in records(world)))
         await world.later(2)
@@ -120,6 +125,37 @@ async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world:
             await alter(world, BROKER, "", {LEADER_RATE: str(rate + 2), FOLLOWER_RATE: str(rate + 2)})
 
 
+@pytest.mark.brokers(1)
+async def test_throttle_lists_alone_configure_no_partition_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even those that were created when other topics were configured otherwise, and so have another object."""
+    await world.topic("u")
+    await world.topic(partitions=3)
+    assert await alter(world, TOPIC, "u", {"retention.ms": "1000000"}) == (ErrorCode.NONE, None)
+    client = await world.client()
+    more = [{"name": "t", "count": 6, "assignments": None}]
+    await client.ask(ApiKey.CREATE_PARTITIONS, 3, topics=more, timeout=30_000, validate_only=False)
+    client.transport.close()
+    await world.until(lambda: len(records(world)) == 6)
+    configured: list[str] = []
+    apply_config = Partition.apply_config
+
+    def counted_apply(partition: Partition, config: TopicConfig) -> None:
+        configured.append(str(partition.key))
+        apply_config(partition, config)
+
+    monkeypatch.setattr(Partition, "apply_config", counted_apply)
+    await alter(world, TOPIC, "t", {LEADER_LIST: "0:1,5:1", FOLLOWER_LIST: "*"})
+    with_lists = list(configured)
+    await alter(world, TOPIC, "t", {"retention.ms": "2000000"})
+
+    assert with_lists == []
+    assert configured == [f"t-{number}" for number in range(6)]
+    assert {each.config.leader_replication_throttled_replicas for each in world.broker().partitions.values()} == {
+        (),
+        ("0:1", "5:1"),
+    }
+
+
 @many_partitions
 async def test_metadata_of_many_partitions_is_encoded_in_slices(world: World) -> None:
     """While they move, what was encoded for the request before is of no use to the next."""
@@ -150,6 +186,134 @@ class OneMove:
         return Moving("m", self.throttle_bytes_per_s, (BrokerId(2),))
 
 
+class Told:
+    """Those who fetch: notes how many partitions are named to them at once, and whether the throttles are on."""
+
+    def __init__(self, throttles: ReplicationThrottles) -> None:
+        self._throttles = throttles
+        self.counts: list[int] = []
+        self.are_on: list[bool] = []
+        self.go_count = 0
+
+    def held(self) -> Iterator[HeldBack]:
+        """Return that nothing is held back."""
+        return iter(())
+
+    def throttle_changed(self, keys: Collection[TopicPartition]) -> None:
+        """Note it."""
+        self.counts.append(len(keys))
+        self.are_on.append(any(role.is_active for role in self._throttles.roles))
+
+    def go(self) -> None:
+        """Count it."""
+        self.go_count += 1
+
+
+@pytest.mark.brokers(1)
+async def test_those_who_fetch_are_told_in_slices_and_throttles_stay_on_until_all_know(world: World) -> None:
+    """Else a partition that is not told of yet would wait for a quota that nobody watches any more."""
+    broker, moves = world.broker(), OneMove()
+    throttles = ReplicationThrottles(
+        broker_id=broker.broker_id,
+        loop=world.loop,
+        clock=broker.clock,
+        holds=broker.dispatcher.holds,
+        config=broker.configs.broker,
+        moves=moves,
+        note=lambda _event: None,
+    )
+    told = Told(throttles)
+    throttles.connect(told, Told(throttles), told.go)
+    delta = MetadataDelta(partitions=tuple(TopicPartition("t", number) for number in range(1_000)))
+    for rate in (1, NONE):
+        moves.throttle_bytes_per_s = rate
+        world.call(1, world.loop.call_soon, throttles.apply, MetadataImage(), delta, broker.configs)
+        await world.later(0.1)
+    throttles.close()
+
+    assert told.counts == [250] * 8
+    assert told.are_on == [True] * 7 + [False]
+    # Of the first ones they are told while metadata are applied, which ends with it.
+    assert told.go_count == 6
+
+
+@pytest.mark.brokers(1)
+async def test_one_turn_at_a_time_tells_those_who_fetch(world: World) -> None:
+    """Guards: changes that came while the last few partitions were told of began a second chain of turns."""
+    broker, moves = world.broker(), OneMove()
+    throttles = throttles_of(world, moves)
+    told = Told(throttles)
+    throttles.connect(told, Told(throttles), told.go)
+    some, few, many = (
+        MetadataDelta(partitions=tuple(TopicPartition("t", number) for number in range(count)))
+        for count in (400, 10, 2_000)
+    )
+    per_turn: list[int] = []
+
+    def look() -> None:
+        per_turn.append(told.go_count)
+        if len(per_turn) < 20:
+            world.loop.call_soon(look)
+
+    def change() -> None:
+        # Of some, 150 are left, which are told of with a few others; and then many, in one callback.
+        for rate, delta in ((1, some), (NONE, few), (1, many)):
+            moves.throttle_bytes_per_s = rate
+            throttles.apply(MetadataImage(), delta, broker.configs)
+        look()
+
+    world.call(1, world.loop.call_soon, change)
+    await world.later(0.1)
+    throttles.close()
+
+    assert told.go_count > 2
+    assert max(after - before for before, after in pairwise(per_turn)) == 1
+
+
+@pytest.mark.brokers(1)
+async def test_others_are_told_though_one_who_fetches_fails(world: World) -> None:
+    """Guards: a failure ended the chain of turns for good, and throttles stayed on for ever."""
+    broker, moves = world.broker(), OneMove()
+    throttles = throttles_of(world, moves)
+
+    class Failing(Told):
+        """Fails once."""
+
+        def throttle_changed(self, keys: Collection[TopicPartition]) -> None:
+            super().throttle_changed(keys)
+            if len(self.counts) == 1:
+                raise OSError("cannot be told")
+
+    told = Failing(throttles)
+    throttles.connect(told, Told(throttles), told.go)
+    delta = MetadataDelta(partitions=tuple(TopicPartition("t", number) for number in range(1_000)))
+    moves.throttle_bytes_per_s = 1
+
+    def change() -> None:
+        with pytest.raises(OSError, match="cannot be told"):
+            throttles.apply(MetadataImage(), delta, broker.configs)
+
+    world.call(1, world.loop.call_soon, change)
+    await world.later(0.1)
+    throttles.close()
+
+    assert told.counts == [250] * 4
+
+
+def throttles_of(world: World, moves: OneMove) -> ReplicationThrottles:
+    """Return throttles of the first broker that know these moves."""
+    broker = world.broker()
+    return ReplicationThrottles(
+        broker_id=broker.broker_id,
+        loop=world.loop,
+        clock=broker.clock,
+        holds=broker.dispatcher.holds,
+        config=broker.configs.broker,
+        moves=moves,
+        note=lambda _event: None,
+    )
+
+
 @pytest.mark.brokers(1)
 async def test_first_rate_of_a_move_concerns_its_partitions_in_slices(world: World) -> None:
     """And so does its last one; another rate meanwhile concerns those that have one, and the rest later."""
@@ -158,6 +322,7 @@ async def test_first_rate_of_a_move_concerns_its_partitions_in_slices(world: Wor
         broker_id=broker.broker_id,
         loop=world.loop,
         clock=broker.clock,
+        holds=broker.dispatcher.holds,
         config=broker.configs.broker,
         moves=moves,
         note=lambda _event: None,

@@ -196,6 +196,63 @@ async def test_slices_end_by_the_clock(world: World) -> None:
     assert holds.held_ms.total >= 4 * 50
 
 
+async def test_steps_that_other_steps_begin_share_their_slice(world: World) -> None:
+    """A fetch reads, decides and answers, each in steps of its own: the callback ends as soon as without them."""
+
+    def work(request: Request, more: int) -> Steps:
+        for _ in range(SLICE_MS - 1):
+            world.loop.now_ns += MS
+            yield
+        if more:
+            request.step(work(request, more - 1))
+        else:
+            request.reply_parts((b"",))
+
+    serve(world, lambda _broker, request: work(request, 3))
+    client = await world.client()
+    await answered(client, client.send(KEY, VERSION))
+    holds = world.broker().dispatcher.holds
+
+    assert SLICE_MS <= holds.longest_ms <= SLICE_MS + 1
+
+
+class Parked:
+    """A request that does its steps when it is woken."""
+
+    def __init__(self, request: Request, steps: Steps) -> None:
+        self._request = request
+        self._steps = steps
+
+    def wake(self) -> None:
+        """Go on."""
+        self._request.step(self._steps)
+
+
+async def test_long_requests_that_a_callback_wakes_wait_for_the_next_turn(world: World) -> None:
+    """One that does not take long by itself would hold the loop for one slice more than it should, or several."""
+    parked: list[Parked] = []
+
+    def work(request: Request) -> Steps:
+        for _ in range(SLICE_MS - 1):
+            world.loop.now_ns += MS
+            yield
+        request.reply_parts((b"",))
+
+    def handler(broker: Broker, request: Request) -> None:
+        parked.append(Parked(request, work(request)))
+        if len(parked) == 3:
+            for each in parked:
+                broker.fetching.woken.wake(each)
+
+    serve(world, handler)
+    clients = [await world.client() for _ in range(3)]
+    for client, correlation_id in [(client, client.send(KEY, VERSION)) for client in clients]:
+        await answered(client, correlation_id)
+    holds = world.broker().dispatcher.holds
+
+    assert SLICE_MS <= holds.longest_ms <= SLICE_MS + 1
+
+
 async def test_many_requests_of_one_read_are_handled_in_slices(world: World) -> None:
     """None of them takes long; one connection that sends hundreds at once still lets others be served."""
 
@@ -305,6 +362,30 @@ async def test_other_brokers_requests_go_on_beside_a_long_one(world: World) -> N
     body = await peer.body(long)
 
     assert (body, list(peer.answers)) == (b"long", [short, long])
+
+
+async def test_answers_behind_a_parked_request_leave_when_it_goes_on_in_steps(world: World) -> None:
+    """Its own answer then comes out of turn, so that nothing else would send them, nor any that follow."""
+    parked: list[Request] = []
+
+    def handler(_broker: Broker, request: Request) -> None:
+        parked.append(request)
+
+    def steps() -> Steps:
+        for _ in range(LONG):
+            yield
+        parked[0].reply_parts((b"long",))
+
+    serve(world, handler)
+    peer = await world.peer()
+    first, second = peer.send(KEY, VERSION), peer.send(ApiKey.API_VERSIONS, 0)
+    await world.later(0.1)
+    assert not peer.answers
+    parked[0].step(steps())
+    await peer.body(second)
+    await peer.body(peer.send(ApiKey.API_VERSIONS, 0))
+
+    assert await peer.body(first) == b"long"
 
 
 async def test_stop_drops_unfinished_requests(world: World) -> None:

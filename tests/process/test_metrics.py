@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncline.local.layout import Layout
-from syncline.node.metrics.table import FAMILIES
+from syncline.node.metrics.families import FAMILIES
+from syncline.node.metrics.lag_table import GROUP_FAMILIES
 from tests.cluster import LocalCluster, start_cluster
 from tests.interop.toolchains import MissingError, promtool
 from tests.patience import eventually, until
@@ -34,7 +35,13 @@ MANAGER = "kafka_server_replicamanager"
 WITH_THE_FIRST = {
     "syncline_fault_hits_total",
     "syncline_event_loop_longest_hold_by_work_seconds",
+    "syncline_event_loop_longest_own_hold_by_work_seconds",
     "syncline_throttle_limit_bytes_per_second",
+    *(family.name for family in GROUP_FAMILIES),
+    "syncline_topic_fetch_lag_bytes",
+    "syncline_topic_fetch_event_lag_seconds",
+    "syncline_client_fetch_lag_bytes",
+    "syncline_client_fetch_event_lag_seconds",
 }
 
 

@@ -90,11 +90,18 @@ def test_amounts_are_short() -> None:
     assert rate_words(math.inf) == "no bound"
     assert [at_rate(each) for each in (NONE, 0, 20_000_000)] == ["without a throttle", "at 0 B/s", "at 20 MB/s"]
     assert [seconds_words(each) for each in (3.2, 5_000)] == ["3 s", "5,000 s (83 min 20 s)"]
-    assert [span_words(each) for each in (0.4, 45, 5_000, 20_000, 7_200, math.inf)] == [
+    assert [
+        span_words(each) for each in (0.0, 0.01, 0.4, 45, 5_000, 20_000, 7_200, 172_700, 172_800, 720_000, math.inf)
+    ] == [
+        "0 s",
+        "under 0.1 s",
         "0.4 s",
         "45 s",
         "83 min 20 s",
         "5 h 33 min",
         "2 h",
+        "47 h 58 min",
+        "2 days",
+        "8 days 8 h",
         "never",
     ]

@@ -99,6 +99,9 @@ def test_copy_that_got_nothing_for_a_moment_is_not_suspicious() -> None:
 
     assert diagnose([COPY], UP, {RECEIVING: view}, measured_s=0.3) == []
     assert causes(diagnose([COPY], UP, {RECEIVING: view}, measured_s=1.2)) == [(Cause.NOT_THE_THROTTLE, 3)]
+    says = view._replace(nothing_moved_s=1.2)
+    assert causes(diagnose([COPY], UP, {RECEIVING: says}, measured_s=0.3)) == [(Cause.NOT_THE_THROTTLE, 3)]
+    assert diagnose([COPY], UP, {RECEIVING: says._replace(nothing_moved_s=0.8)}, measured_s=0.3) == []
     assert diagnose([COPY], UP, {RECEIVING: slow}, measured_s=3) == []
     assert causes(diagnose([COPY], UP, {RECEIVING: slow}, measured_s=9)) == [(Cause.NOT_THE_THROTTLE, 3)]
 

@@ -100,12 +100,13 @@ def test_what_remains_is_sent_and_received(counts_in_sync: bool, keep_up: float)
 def test_speed_of_a_part_includes_what_it_kept_up_with() -> None:
     """Of 100 bytes 60 are left after 2 s, and 5 per second came in: 25 passed per second."""
     part = Part(4, Role.RECEIVING)
-    view = part_views({part: Load(100, 5.0)}, {part: Load(60, 5.0)}, 2.0, {part: 30.0}, {})[part]
+    view = part_views({part: Load(100, 5.0)}, {part: Load(60, 5.0)}, 2.0, {part: 30.0}, {}, {part: 7.0})[part]
 
     assert (view.measured_bytes_per_s, view.is_progressing, view.quota_bytes_per_s) == (25.0, True, 30.0)
-    stalled = part_views({part: Load(60, 5.0)}, {part: Load(62, 5.0)}, 2.0, {}, {})[part]
+    assert view.nothing_moved_s == 7.0
+    stalled = part_views({part: Load(60, 5.0)}, {part: Load(62, 5.0)}, 2.0, {}, {}, {})[part]
     assert (stalled.measured_bytes_per_s, stalled.is_progressing) == (4.0, False)
-    assert part_views(None, {part: Load(60, 5.0)}, 0.0, {}, {})[part].measured_bytes_per_s is None
+    assert part_views(None, {part: Load(60, 5.0)}, 0.0, {}, {}, {})[part].measured_bytes_per_s is None
 
 
 def test_followers_in_sync_get_what_is_written() -> None:

@@ -1,6 +1,6 @@
 """Which replicas are throttled, and which piece is missing."""
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 
@@ -47,6 +47,27 @@ def effects(cluster: ClusterState, throttles: Throttles) -> dict[tuple[int, Role
 def test_lists_name_replicas(value: str, is_named: bool) -> None:
     """Partition first, then broker; blanks and empty items mean nothing."""
     assert names(value, 0, 1) is is_named
+
+
+class CountedList(str):
+    """A list that counts how often somebody takes it apart."""
+
+    __slots__ = ()
+    taken_apart = 0
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:  # type: ignore[override]
+        """Count it."""
+        CountedList.taken_apart += 1
+        return super().split(sep, maxsplit)
+
+
+def test_list_is_taken_apart_once_however_many_replicas_are_looked_for() -> None:
+    """It may name each replica of thousands of partitions."""
+    value = CountedList(",".join(f"{number}:7" for number in range(100)))
+
+    assert all(names(value, number, 7) for number in range(100))
+    assert not names(value, 100, 7)
+    assert CountedList.taken_apart == 1
 
 
 def test_leader_and_lagging_follower_are_throttled_and_others_are_not() -> None:

@@ -7,6 +7,7 @@ requires the outcome. Each state of the account is a mark in the stream of
 operations.
 """
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 from syncline.core.producer_state import ProducerState, ProducerTable
@@ -154,7 +155,7 @@ class Story:
         self._mark(may_be_absent=True)
         self.directory.delete(KEY, 0)
         self._mark(must_be_absent=True)
-        self.directory.sweep(100)
+        deque(self.directory.sweep(100), maxlen=0)
 
     def recreate(self) -> None:
         """Create it again under its old name."""

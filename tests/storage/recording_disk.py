@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from syncline.storage.disk import BrokenFileError
+from syncline.storage.disk import BrokenFileError, Residency
 
 
 class Write(NamedTuple):
@@ -282,6 +282,9 @@ class RecordingDisk:
     def run_later(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self._later.append((work, done))
 
+    def cache_memory_bytes(self) -> int:
+        return -1
+
     def boot_id(self) -> str:
         return self.boot
 
@@ -306,8 +309,6 @@ class RecordingFile:
     def __init__(self, disk: RecordingDisk, path: str, inode: int) -> None:
         self.path = path
         self.inode = inode
-        self.hit_bytes = 0
-        self.miss_bytes = 0
         self.recycled: list[int] = []
         # Planted faults: raised by the next append (after so many bytes went in), sync, or truncation.
         self.append_fault: tuple[int, OSError] | None = None
@@ -343,16 +344,21 @@ class RecordingFile:
         data = self._disk.image.contents[self.inode][position : position + size]
         if not self.is_resident or len(data) < size:
             return None
-        self.hit_bytes += size
         return bytes(data)
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: int, size: int, residency: Residency | None = None) -> bytes:
         self._check_open()
+        if residency is not None:
+            residency.resident_bytes = size if self.is_resident else 0
         return bytes(self._disk.image.contents[self.inode][position : position + size])
 
-    def read_later(self, position: int, size: int, done: Callable[[Any], None]) -> None:
-        self.miss_bytes += size
-        self._disk.run_later(lambda: self.read(position, size), done)
+    def read_later(
+        self, position: int, size: int, done: Callable[[Any], None], residency: Residency | None = None
+    ) -> None:
+        self._disk.run_later(lambda: self.read(position, size, residency), done)
+
+    def expect_jumps(self) -> None:
+        self._check_open()
 
     def truncate(self, size: int) -> None:
         self._check_open()
@@ -368,8 +374,9 @@ class RecordingFile:
     def sync_later(self, done: Callable[[Any], None]) -> None:
         self._disk.run_later(self.sync, done)
 
-    def recycle(self, keep_bytes: int) -> None:
+    def recycle(self, keep_bytes: int) -> int:
         self.recycled.append(keep_bytes)
+        return max(0, self.size_bytes - keep_bytes)
 
     def drop_cached(self, position: int, size: int) -> None:
         self._disk.dropped.append((position, size))

@@ -59,7 +59,7 @@ def fetched_lag(log: PartitionLog, offset: int) -> int:
 
 def behind(log: PartitionLog, offset: int, plan: Slice) -> int:
     """Return the byte lag of a planned read."""
-    facts = log.read_facts(Offset(offset), plan)
+    facts = facts_of(*log.read_noted(Offset(offset), plan))
     return facts.end_bytes - facts.coordinate_bytes
 
 
@@ -185,7 +185,7 @@ def counted(segments: SegmentList) -> tuple[int, int, int]:
     """Return how many instructions the lag of a fetch, of an offset, and the size of the log take."""
 
     def fetched() -> ReadFacts:
-        state = (segments.end_bytes, segments.newest_timestamp_ms, 0)
+        state = (segments.end_bytes, segments.newest_timestamp_ms, 0, 0, True)
         return facts_of(state, segments.first.bytes_before, 0, None)
 
     assert fetched().end_bytes - fetched().coordinate_bytes == len(segments) * KB

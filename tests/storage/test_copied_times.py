@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from syncline.model.ids import Offset
 from syncline.storage.append_time_search import AppendTimesBetween
-from syncline.storage.append_times import ALL_UNKNOWN, RECENT_MAX, STEP_MS, CopiedTime
+from syncline.storage.append_times import ALL_UNKNOWN, RECENT_MAX, STEP_MS, AppendTimes, CopiedTime
 from syncline.storage.log import PartitionLog
 from syncline.storage.reading import Slice
 from syncline.storage.settings import LogSettings
@@ -177,7 +177,51 @@ def test_a_file_of_another_log_is_not_believed() -> None:
     assert len(search.run()) == 3
     disk.replace_file(path, other._disk.read_file(other.segments[0].path(".appendtimes")))
 
-    assert search.run() == []
+    assert search.run() == [(0, ALL_UNKNOWN)]
+
+
+@pytest.mark.parametrize("is_in_memory", [True, False])
+def test_a_segment_that_lost_its_first_entries_makes_a_gap_at_a_follower(is_in_memory: bool) -> None:
+    """Guards: a leader that crashed after a roll sent nothing, and a follower took its batches for quick successors.
+
+    It was at the roll, so its next segment would have begun less than 250 ms after its last entry.
+    """
+    leader = led([0, 300])
+    leader.roll()
+    follower = new_log(LARGE)
+    catch_up(follower, leader)
+    follower.roll()
+    append(leader, append_ms=BEGAN_MS + 5_000)
+    append(leader, append_ms=BEGAN_MS + 9_000)
+    kept = leader.segments[1].append_times
+    if is_in_memory:
+        kept.recent = AppendTimes(2)
+    else:
+        leader.roll()
+        kept.recent = None
+    catch_up(follower, leader)
+
+    assert follower.log_end == 4
+    assert times(follower) == {0: 0, 1: 300}
+    assert known(follower, 2) is None
+    assert known(follower, 3) is None
+
+
+def test_a_reader_in_the_middle_of_a_gap_is_told() -> None:
+    """Guards: a gap was sent with its first batch alone, which a follower may have from another leader."""
+    leader, follower = led([0]), led([0])
+    for number in range(1, 5):
+        append(leader, append_ms=BEGAN_MS + 4_000 * number)
+    size_bytes = leader.size_bytes // 5
+    follower.append_as_follower(*sent(leader, follower, size_bytes))
+    recent = leader.segments[0].append_times.recent
+    assert recent is not None
+    recent.cut(1)
+    recent.add_gap(1, size_bytes, 0, 0)
+    catch_up(follower, leader, size_bytes)
+
+    assert times(follower) == {0: 0, 1: 4_000}
+    assert gaps(follower) == [2]
 
 
 def test_what_an_answer_names_without_having_it_is_ignored() -> None:

@@ -13,6 +13,7 @@ from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
 from syncline.storage import cutting
 from syncline.storage.cutting import CutPlan, CutSearch
+from syncline.storage.disk import Residency
 from syncline.storage.errors import LogOfflineError
 from syncline.storage.log import PartitionLog
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
@@ -29,10 +30,10 @@ class WatchedFile(RecordingFile):
         """Return bytes unless the disk is cold."""
         return None if self.disk.is_cold else super().read_resident(position, size)
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: int, size: int, residency: Residency | None = None) -> bytes:
         """Return bytes, and record which thread waited for them."""
         self.disk.note_read()
-        return super().read(position, size)
+        return super().read(position, size, residency)
 
 
 class WatchedDisk(RecordingDisk):

@@ -8,10 +8,11 @@ import resource
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from syncline.storage.disk import BrokenFileError, Disk
+from syncline.storage.disk import BrokenFileError, Disk, Residency
 from syncline.storage.real_disk import RealDisk
 from tests.patience import until
 from tests.storage.disk_conformance import DiskConformance
@@ -147,7 +148,35 @@ def test_old_bytes_are_read_without_waiting_when_they_are_cached(real_disk: Real
 
     if found is not None:
         assert bytes(found) == real_disk.read_file(path)[5:50_005]
-        assert file.hit_bytes == 50_000
+
+
+def test_read_says_what_was_in_memory_before_it_and_brings_in_the_next(
+    real_disk: RealDisk, loop: LoopOfOne, tmp_path: Path
+) -> None:
+    """The first look decides: it makes the kernel fetch what is missing. Neither reads further ahead."""
+    mib = 1 << 20
+    path = str(tmp_path / "x")
+    contents = os.urandom(10 * mib)
+    real_disk.replace_file(path, contents)
+    file = real_disk.open(path)
+    # Pages come and go in folios of up to 2 MiB.
+    file.drop_cached(4 * mib, 6 * mib)
+    gone = Residency()
+    file.read(9 * mib, 4_096, gone)
+    if gone.resident_bytes:
+        pytest.skip("this file system keeps its files in memory")
+    later = Residency(reads_ahead=True)
+    results: list[Any] = []
+    assert file.read_resident(3 * mib, 2 * mib) is None
+    file.read_later(3 * mib, 2 * mib, results.append, later)
+    loop.run_one()
+
+    assert bytes(results[0]) == contents[3 * mib : 5 * mib]
+    assert (later.resident_bytes, later.ahead_bytes) == (mib, 2 * mib)
+    # Nobody has brought in what lies behind that.
+    beyond = Residency()
+    assert bytes(file.read(7 * mib, mib, beyond)) == contents[7 * mib : 8 * mib]
+    assert beyond.resident_bytes == 0
 
 
 def test_close_waits_for_the_worker_that_reads(real_disk: RealDisk, loop: LoopOfOne, tmp_path: Path) -> None:

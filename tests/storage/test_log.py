@@ -8,8 +8,9 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
 from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
-from syncline.storage.log import RECYCLE_BYTES, PartitionLog
+from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.segment_writer import RECYCLE_BYTES
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read, truncate_to
 from tests.storage.recording_disk import RecordingDisk, RecordingFile, Write

@@ -1,5 +1,8 @@
 """Data directories: who owns them, what a start finds, what the checkpoints say."""
 
+import sys
+from collections import deque
+from types import FrameType
 from uuid import UUID
 
 import pytest
@@ -9,6 +12,7 @@ from syncline.storage.checkpoints import CheckpointError, decode_offsets
 from syncline.storage.errors import DamagedLogError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk, Sync, SyncDirectory
@@ -192,10 +196,10 @@ def test_deleted_partition_is_renamed_and_removed_when_its_time_has_come(
     again = directory.create(KEY, UUID(int=9), log.settings)
     append(again)
     directory.delete(KEY, now_ms=5500)
-    directory.sweep(6000)
+    deque(directory.sweep(6000), maxlen=0)
     disk.pump()
     assert [name for name in disk.list("/data") if name.endswith("-delete")] == ["topic-0.1-delete"]
-    directory.sweep(6500)
+    deque(directory.sweep(6500), maxlen=0)
     disk.pump()
 
     assert [name for name in disk.list("/data") if name.endswith("-delete")] == []
@@ -253,6 +257,49 @@ def test_checkpoints_keep_what_they_said_of_damaged_logs(
 
     path = "/data/recovery-point-offset-checkpoint"
     assert decode_offsets(path, disk.read_file(path)) == {KEY: 3, OTHER: 1}
+
+
+def test_deleted_partitions_are_removed_one_by_one(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog
+) -> None:
+    """Thousands may be due at once, after a move; to hand them all over would hold the loop for ten milliseconds."""
+    append(log)
+    append(directory.create(OTHER, UUID(int=9), log.settings))
+    for key in (KEY, OTHER):
+        directory.delete(key, now_ms=5_000)
+
+    def left() -> list[str]:
+        disk.pump()
+        return [name for name in disk.list("/data") if name.endswith("-delete")]
+
+    steps = directory.sweep(6_000)
+    counts = [len(left()), *(len(left()) for _ in steps)]
+
+    assert counts == [2, 1, 0]
+
+
+@pytest.mark.usefixtures("directory")
+def test_checkpoint_of_thousands_is_made_in_the_background(disk: RecordingDisk) -> None:
+    """The loop hands its offsets over; to make a text of them takes milliseconds."""
+    checkpoint = OffsetCheckpoint(disk, "/data/recovery-point-offset-checkpoint")
+    offsets = {TopicPartition("t", number): Offset(number) for number in range(3_000)}
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        checkpoint.write(dict(offsets), {}, later=True)
+    finally:
+        sys.setprofile(None)
+    disk.pump()
+
+    assert calls < 100
+    assert dict(checkpoint.on_disk()) == offsets
+    path = "/data/recovery-point-offset-checkpoint"
+    assert decode_offsets(path, disk.read_file(path)) == offsets
 
 
 def test_checkpoint_in_the_background_never_replaces_a_newer_one(

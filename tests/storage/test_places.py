@@ -2,6 +2,7 @@
 
 import errno
 import random
+import struct
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 from syncline.model.ids import Offset
 from syncline.model.lag import OffsetPlace
 from syncline.records.batch import BatchHeader, stamp, stamp_append_time
+from syncline.records.builder import BatchBuilder
+from syncline.storage import places
 from syncline.storage.append_times import STEP_MS
+from syncline.storage.disk import Residency
 from syncline.storage.log import PartitionLog
 from syncline.storage.places import PlaceSearch
-from syncline.storage.read_facts import ReadFacts
+from syncline.storage.read_facts import ReadFacts, facts_of
 from syncline.storage.reading import Slice
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, truncate_to
@@ -22,6 +26,8 @@ from tests.storage.recording_disk import RecordingDisk, RecordingFile
 from tests.storage.test_append_times import BEGAN_MS, start_again
 from tests.storage.test_byte_lag import KB, THOUSANDTH, append_sized
 
+# Where a batch says which offset is its last.
+LAST_OFFSET_DELTA_POSITION = 23
 LARGE = LogSettings(segment_bytes=1 << 30, retention_ms=-1)
 SMALL = replace(LARGE, segment_bytes=340, index_interval_bytes=100)
 
@@ -41,10 +47,10 @@ def facts(log: PartitionLog, offset: int) -> ReadFacts:
     """Return what a read from an offset tells, whoever finds its bytes."""
     plan = log.read_plan(Offset(offset), 1, log.log_end)
     if isinstance(plan, Slice):
-        return log.read_facts(Offset(offset), plan)
+        return facts_of(*log.read_noted(Offset(offset), plan))
     report = log.read_report(Offset(offset), with_time=True)
     plan.read(report)
-    return report.facts()
+    return facts_of(*report.noted())
 
 
 def test_l12_a_place_is_that_of_the_whole_batch_and_without_a_walk_one_index_interval_before() -> None:
@@ -61,6 +67,19 @@ def test_l12_a_place_is_that_of_the_whole_batch_and_without_a_walk_one_index_int
     assert end_bytes - exact.coordinate_bytes == 188 * KB
     assert 0 < exact.coordinate_bytes - quick.coordinate_bytes <= 4096 + KB
     assert exact.segment_end_bytes == quick.segment_end_bytes == 200 * KB
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_places_of_many_offsets_are_those_of_each(is_exact: bool) -> None:
+    """Offsets in one batch share its header; over segments, too."""
+    log = new_log(SMALL)
+    for number in range(12):
+        append(log, count=3, append_ms=BEGAN_MS + 1_000 * number, timestamp_ms=50 + number)
+    seen: dict[int, BatchHeader] = {}
+    together = [log.place(Offset(offset), is_exact=is_exact, seen=seen) for offset in range(37)]
+
+    assert 1 < len(seen) < 36
+    assert together == [log.place(Offset(offset), is_exact=is_exact) for offset in range(37)]
 
 
 def test_the_log_end_has_a_place_without_times() -> None:
@@ -87,11 +106,12 @@ def test_l15_places_are_the_same_after_a_restart(is_clean: bool) -> None:
         append(log, append_ms=BEGAN_MS + 1_000 * number, timestamp_ms=100 * number + 1)
         disk.pump()
     log.append_times.save()
-    before = [place(log, offset) for offset in range(40)]
+    # How many records lie before is another matter: what nobody walks is not counted.
+    before = [place(log, offset)._replace(readable_before=-1) for offset in range(40)]
     log = start_again(disk, directory, SMALL, is_clean=is_clean)
 
     assert [each.append_ms for each in before] == [BEGAN_MS + 1_000 * number for number in range(40)]
-    assert [place(log, offset) for offset in range(40)] == before
+    assert [place(log, offset)._replace(readable_before=-1) for offset in range(40)] == before
 
 
 def test_an_offset_without_an_entry_came_in_the_middle_of_what_is_possible() -> None:
@@ -174,6 +194,22 @@ def test_a_place_tells_until_when_retention_keeps_it() -> None:
     assert [place(log, offset).kept_until_ms for offset in (4, 5, 6)] == [40_000, -1, -1]
 
 
+def test_segments_that_were_cut_and_filled_again_are_added_up_again() -> None:
+    """Guards: after a cut, segments with other batches may begin at the same offsets."""
+    log = new_log(replace(SMALL, segment_bytes=100, retention_ms=10_000))
+    for timestamp_ms in (1_000, 9_000, 4_000):
+        append(log, timestamp_ms=timestamp_ms)
+    bases = [segment.base_offset for segment in log.segments]
+    assert (place(log, 1).kept_until_ms, place(log, 2).readable_before) == (19_000, 2)
+    truncate_to(log, Offset(1))
+    append_holed(log, is_control=True)
+    append(log, timestamp_ms=50_000)
+
+    assert [segment.base_offset for segment in log.segments] == bases == [0, 1, 2]
+    assert (place(log, 1).kept_until_ms, place(log, 2).readable_before) == (11_000, 1)
+    assert place(log, 2).kept_until_ms == 60_000
+
+
 def test_a_read_by_a_worker_tells_what_was_true_when_it_began() -> None:
     """Guards: records that came while the disk was slow counted as lag of a reader that could not know them."""
     disk = RecordingDisk()
@@ -188,7 +224,7 @@ def test_a_read_by_a_worker_tells_what_was_true_when_it_began() -> None:
     append(log, append_ms=BEGAN_MS + 90_000, timestamp_ms=5_000)
     plan.read(report)
 
-    assert report.facts() == ReadFacts(
+    assert facts_of(*report.noted()) == ReadFacts(
         40 * size_bytes, 2 * size_bytes, 139, BEGAN_MS + 2_000, 38 * size_bytes, is_estimated=False
     )
 
@@ -202,10 +238,10 @@ def test_a_read_is_good_though_its_append_time_cannot_be_read(monkeypatch: pytes
         disk.pump()
     read = RecordingFile.read
 
-    def broken(file: RecordingFile, position: int, size: int) -> bytes:
+    def broken(file: RecordingFile, position: int, size: int, residency: Residency | None = None) -> bytes:
         if file.path.endswith(".appendtimes"):
             raise OSError(errno.EIO, "Input/output error")
-        return read(file, position, size)
+        return read(file, position, size, residency)
 
     monkeypatch.setattr(RecordingFile, "read", broken)
     told = facts(log, 2)
@@ -263,3 +299,90 @@ def test_places_and_reads_agree_with_brute_force(
                     assert not found.is_estimated
                     assert told.append_ms < 0 or abs(told.append_ms - append_ms) <= STEP_MS // 2
                     assert told.append_ms < 0 or told.distance_bytes >= 0
+
+
+def append_holed(log: PartitionLog, *, is_control: bool = False, records: int = 1, offsets: int = 1) -> None:
+    """Append a marker, or a batch of which compaction has left so many records."""
+    builder = BatchBuilder(is_transactional=is_control, is_control=is_control)
+    for _ in range(records):
+        builder.append(1_000, b"key", b"value")
+    data = builder.build()
+    struct.pack_into(">i", data, LAST_OFFSET_DELTA_POSITION, offsets - 1)
+    stamp(data, 0, log.log_end, 0)
+    log.append_as_leader(memoryview(data), BatchHeader.parse(data), BEGAN_MS)
+
+
+@pytest.mark.parametrize("log_settings", [LARGE, SMALL], ids=["one-segment", "several"])
+def test_l20_markers_and_what_compaction_removed_are_no_records(log_settings: LogSettings) -> None:
+    """Three records, a marker, five records on ten offsets, two records, a marker: ten records on 17 offsets."""
+    log = new_log(log_settings)
+    append(log, count=3)
+    append_holed(log, is_control=True)
+    append_holed(log, records=5, offsets=10)
+    append(log, count=2)
+    append_holed(log, is_control=True)
+    log.check_invariants()
+
+    assert [place(log, offset).readable_before for offset in (0, 2, 3, 4, 14, 15, 16)] == [0, 2, 3, 3, 8, 9, 10]
+    assert log.readable_before(log.log_end) == 10
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_records_before_a_place_are_counted_within_a_bound(monkeypatch: pytest.MonkeyPatch, is_wanted: bool) -> None:
+    """Guards: a worker walked over all batches of a segment; the place itself is found however far in it lies."""
+    log = new_log()
+    append_holed(log, is_control=True)
+    for _ in range(9):
+        append(log)
+    monkeypatch.setattr(places, "COUNTED_BATCHES_MAX", 5)
+    near, far = log.place(Offset(5), is_exact=True), log.place(Offset(6), is_exact=True)
+    assert isinstance(near, PlaceSearch)
+    assert isinstance(far, PlaceSearch)
+    found = [each.run(lambda: is_wanted) for each in (near, far)]
+
+    assert [each.readable_before for each in found] == [4 if is_wanted else -1, -1]
+    assert [each.event_ms for each in found] == [1_000, 1_000]
+    assert found[0].coordinate_bytes < found[1].coordinate_bytes
+
+
+def test_records_are_counted_where_they_were_written_or_scanned() -> None:
+    """After a clean stop nobody has looked at older batches: the number below them is unknown."""
+    disk = RecordingDisk()
+    directory = open_directory(disk, SMALL)
+    log = directory.create(KEY, TOPIC_ID, SMALL)
+    for _ in range(12):
+        append(log, append_ms=BEGAN_MS)
+    assert (place(log, 1).readable_before, log.readable_before(Offset(12))) == (1, 12)
+    trusted = start_again(disk, directory, SMALL, is_clean=True)
+    assert place(trusted, 1).readable_before == -1
+    trusted.roll()
+    for _ in range(3):
+        append(trusted, append_ms=BEGAN_MS)
+
+    assert place(trusted, 1).readable_before == -1
+    assert trusted.readable_before(Offset(15)) - place(trusted, 12).readable_before == 3
+
+
+def test_records_that_a_scan_has_seen_are_counted() -> None:
+    """Nothing was flushed before the crash, so all is read again."""
+    disk = RecordingDisk()
+    directory = open_directory(disk, LARGE)
+    log = directory.create(KEY, TOPIC_ID, LARGE)
+    for _ in range(12):
+        append(log, append_ms=BEGAN_MS)
+    scanned = start_again(disk, directory, LARGE, is_clean=False)
+
+    assert (place(scanned, 1).readable_before, scanned.readable_before(Offset(12))) == (1, 12)
+
+
+def test_cut_takes_the_holes_along() -> None:
+    """What is written after a cut is counted like the rest."""
+    log = new_log()
+    append(log, count=3)
+    append_holed(log, is_control=True)
+    append(log, count=2)
+    truncate_to(log, Offset(3))
+    append(log, count=4)
+
+    assert log.readable_before(log.log_end) == 7
+    assert place(log, 5).readable_before == 5

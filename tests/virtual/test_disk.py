@@ -5,10 +5,12 @@ import random
 
 import pytest
 
+from syncline.storage.disk import Residency
 from syncline.virtual.disk import DiskSettings, SimDisk
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import Medium
+from syncline.virtual.pages import SimPages
 from syncline.virtual.process import Process, ProcessIsDeadError
 from syncline.virtual.trace import Trace
 
@@ -134,15 +136,34 @@ def test_slow_disk_misses_and_reads_later(machine) -> None:
     results = []
     machine.disk.slow_ns_max = 500 * MS
     resident = file.read_resident(0, 6)
-    machine.process.context.run(file.read_later, 2, 3, results.append)
+    residency = Residency()
+    machine.process.context.run(file.read_later, 0, 6, results.append, residency)
     began_ns = machine.loop.now_ns
     while not results:
         machine.loop.turn()
 
     assert resident is None
-    assert results == [b"cde"]
+    assert results == [b"abcdef"]
     assert machine.loop.now_ns > began_ns + MS
-    assert (file.hit_bytes, file.miss_bytes) == (0, 3)
+    assert residency.resident_bytes == 0
+
+
+def test_with_pages_what_is_in_memory_is_exact(machine) -> None:
+    """Three pages: the one used longest ago goes; a dropped one goes at once."""
+    machine.disk.pages = SimPages(3 * 4_096)
+    file = machine.disk.open("/data/t-0/log", create=True)
+    for number in range(4):
+        file.append([bytes([number]) * 4_096])
+    assert file.read_resident(0, 1) is None
+    assert file.read_resident(4_096, 8_192) is not None
+    residency = Residency()
+    file.read(0, 8_192, residency)
+    assert residency.resident_bytes == 4_096
+
+    known = Residency()
+    file.drop_cached(4_000, 4_200)
+    file.read(100, 8_000, known)
+    assert known.resident_bytes == 3_996
 
 
 def test_full_disk_refuses_and_changes_nothing(machine) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import uuid
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -22,10 +23,11 @@ from syncline.wire.fetch import (
 from syncline.wire.fetch_response import ROWS_PER_STEP as ANSWER_ROWS_PER_STEP
 from syncline.wire.fetch_response import (
     FetchedPartition,
+    FetchedRows,
     FetchResponse,
     encode_fetch_in_steps,
     encode_fetch_response,
-    has_long_topic,
+    has_more_rows,
     parse_fetch_response,
 )
 from tests.strategies import fetch_requests, fetch_responses
@@ -145,14 +147,53 @@ def test_records_are_not_copied_on_either_side() -> None:
     assert bytes(parsed[:3]) == b"\x01\x01\x01"
 
 
-def test_long_topic_is_known_before_its_rows_are_read() -> None:
-    """And nothing is said of an answer that is cut."""
+def test_number_of_rows_is_known_before_they_are_read() -> None:
+    """Of topics, or of the first topic's rows; and nothing is said of an answer that is cut."""
     rows = [FetchedPartition(number, 0, records=b"r") for number in range(300)]
     for count in (0, 100, 101, 300):
         topics = [(bytes(16), rows[:count]), (bytes(16), rows)] if count else []
-        body = b"".join(encode_fetch_response(FetchResponse(topics=topics), 16))
-        assert has_long_topic(memoryview(b"head" + body), 16, 4, 100) == (count > 100)
-    assert not any(has_long_topic(memoryview(body)[:size], 16, 0, 0) for size in range(10))
+        short = [(bytes(16), rows[:3])] * count
+        for each in (topics, short):
+            body = b"".join(encode_fetch_response(FetchResponse(topics=each), 16))
+            assert has_more_rows(memoryview(b"head" + body), 16, 4, 100) == (count > 100)
+    assert not any(has_more_rows(memoryview(body)[:size], 16, 0, 0) for size in range(10))
+
+
+@given(versioned(REPLICA_VERSIONS[1:], fetch_responses), st.integers(0, 5))
+def test_rows_that_are_read_one_by_one_are_those_of_the_answer(
+    example: tuple[int, FetchResponse], kept_at: int
+) -> None:
+    """Also when the rest is kept somewhere else on the way, before the buffer is used again."""
+    version, response = example
+    received = bytearray(b"".join((b"head", *encode_fetch_response(response, version))))
+    rows = FetchedRows(memoryview(received), version, 4)
+    whole = parse_fetch_response(bytes(received), version, 4)
+    expected = [(topic_id, row) for topic_id, of_topic in whole.topics for row in of_topic]
+
+    first = [(topic_id, row._replace(records=bytes(row.records))) for topic_id, row in islice(rows, kept_at)]
+    rows.keep()
+    received[:] = bytes(len(received))
+
+    assert (rows.error_code, rows.session_id) == (whole.error_code, whole.session_id)
+    assert [*first, *rows] == expected
+    assert list(rows) == []
+
+
+def test_answer_that_ends_too_early_is_read_up_to_there() -> None:
+    """Wherever it was cut."""
+    rows = [FetchedPartition(number, 0, records=b"records") for number in range(9)]
+    topics = [(TOPIC_ID, rows[:8]), (TOPIC_ID, rows[8:])]
+    body = b"".join(encode_fetch_response(FetchResponse(topics=topics), 17))
+    read = []
+    for size in range(len(body) - 2):
+        count = 0
+        with pytest.raises(DecodeError):  # noqa: PT012 - how far it comes is part of it
+            for _ in FetchedRows(memoryview(body)[:size], 17, 0):
+                count += 1
+        read.append(count)
+
+    assert read == sorted(read)
+    assert (read[0], read[-1]) == (0, 8)
 
 
 def test_small_answers_are_one_part() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from kio.schema.alter_partition_reassignments.v1 import request as kafkas_request
 from kio.schema.alter_partition_reassignments.v1 import response as kafkas_response
+from kio.schema.describe_log_dirs.v4 import response as kafkas_dirs
 from kio.schema.list_partition_reassignments.v0 import response as kafkas_list
 from kio.serial import entity_writer
 
@@ -82,6 +83,10 @@ def test_messages_without_our_fields_are_kafkas_byte_for_byte() -> None:
     assert ours == kafkas(kafkas_request.AlterPartitionReassignmentsRequest, request())
     assert encode_fields(ALTER, 1, answer()) == kafkas(kafkas_response.AlterPartitionReassignmentsResponse, answer())
     assert encode_fields(LIST, 0, listing(2)) == kafkas(kafkas_list.ListPartitionReassignmentsResponse, listing(2))
+    fields = {"throttle_time": 0, "error_code": 0, "results": ()}
+    assert encode_fields(ApiKey.DESCRIBE_LOG_DIRS, 4, fields) == kafkas(kafkas_dirs.DescribeLogDirsResponse, fields)
+    told = decode_response(ApiKey.DESCRIBE_LOG_DIRS, 4, encode_fields(ApiKey.DESCRIBE_LOG_DIRS, 4, fields))
+    assert (told.nothing_received_ms, told.nothing_sent_ms) == (-1, -1)
 
 
 def test_our_fields_are_tagged_far_from_kafkas() -> None:

@@ -1,7 +1,9 @@
 """Reading and writing in steps against `kio`, which does it in one call; and what is refused on the way."""
 
+import gc
 import uuid
 from collections.abc import Generator
+from types import FunctionType
 from typing import Any, TypeVar
 
 import pytest
@@ -21,7 +23,7 @@ from syncline.wire.entities import build
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import varint
 from syncline.wire.rows import ROWS_AT_ONCE, Rows, SharedRows, is_long
-from syncline.wire.stepwise import NUMBERS_AT_ONCE, STRINGS_AT_ONCE, decode_in_steps, encode_in_steps
+from syncline.wire.stepwise import NUMBERS_AT_ONCE, STRINGS_AT_ONCE, decode_in_steps, encode_in_steps, forget_plans
 
 T = TypeVar("T")
 ID = uuid.UUID(int=0xABC)
@@ -318,3 +320,26 @@ def test_tagged_field_that_reaches_past_the_end_is_malformed() -> None:
         decode_request(ApiKey.DESCRIBE_CLUSTER, 0, body)
     with pytest.raises(DecodeError):
         drained(decode_request_in_steps(ApiKey.DESCRIBE_CLUSTER, 0, body))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_was_found_out_is_forgotten_and_found_out_again(times: int) -> None:
+    """Thousands of objects, made while a long request was served, would live on all over what it took."""
+    for _ in range(times):
+        forget_plans()
+        assert found_out() == 0
+        test_steps_write_what_one_call_writes(7)
+        assert found_out() > 10
+    forget_plans()
+
+    assert found_out() == 0
+
+
+def found_out() -> int:
+    """Return how many objects there are that tell how entities are read and written."""
+    return sum(
+        type(each).__module__ == "syncline.wire.stepwise"
+        or getattr(each, "__qualname__", "").startswith("converter.<locals>")
+        for each in gc.get_objects()
+        if isinstance(each, tuple | FunctionType)
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.reassign import sentences
+from syncline.cli.screen import say
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
 from syncline.cli.text_files import check_place, named, write_text
 from syncline.local.layout import LocalClusterError
@@ -29,7 +30,9 @@ def cache(
     ram: Annotated[
         str | None,
         typer.Option(
-            "--ram", metavar="SIZE", help="What each broker's page cache may take (default: what brokers find free)."
+            "--ram",
+            metavar="SIZE",
+            help="Suppose that each broker's page cache may take so much (default: what brokers find free).",
         ),
     ] = None,
     html: Annotated[
@@ -52,17 +55,27 @@ def cache(
     answers, silent = ask(brokers)
     if not answers:
         raise nobody_answers(silent)
-    show(answers, silent, memory_bytes, html, cluster=str(data), as_json=as_json)
+    show(prepared(answers), silent, memory_bytes, html, cluster=str(data), as_json=as_json)
+
+
+def prepared(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Return the answers with the groups of readers, and each with its part of the memory: they share one machine."""
+    from syncline.lag_report.attribution import attributed
+
+    return {
+        broker: {**answer, "memory_bytes": answer["memory_bytes"] // len(answers) if answer["memory_bytes"] > 0 else -1}
+        for broker, answer in attributed(answers).items()
+    }
 
 
 def memory_of(ram: str | None) -> int | None:
     """Return the bytes of `--ram`, None without it; `LocalClusterError` if it is no size."""
-    from syncline.reassign.amounts import parse_bytes, quoted
+    from syncline.reassign.amounts import parse_size, quoted
 
     if ram is None:
         return None
     with sentences():
-        memory_bytes = parse_bytes(ram, "--ram")
+        memory_bytes = parse_size(ram, "--ram")
     if not memory_bytes:
         raise LocalClusterError(f"--ram takes a size of memory, such as 8GB or 512MB, not {quoted(ram)}.")
     return memory_bytes
@@ -111,17 +124,17 @@ def show(
         return
     width = shutil.get_terminal_size().columns
     for each, advice in brokers:
-        print("\n".join(lines_of(each, advice, width)), end="\n\n")
+        say(*lines_of(each, advice, width), "")
     compared = agreements([(each.title, each) for each in facts])
-    print(words.agreed(compared))
+    say(words.agreed(compared))
     for interval in compared:
-        print(f"  {words.compared_with(interval)}")
+        say(f"  {words.compared_with(interval)}")
     for sentence in silent.values():
-        print(f"\n{sentence}")
+        say("", sentence)
     if silent:
-        print(f"\nWhat {counted(len(silent), 'broker')} would have answered is missing.")
+        say("", f"What {counted(len(silent), 'broker')} would have answered is missing.")
     if html is not None:
-        print(f"\npage: {named(html.absolute())}")
+        say("", f"page: {named(html.absolute())}")
 
 
 def _facts(broker: int, answer: Mapping[str, Any], memory_bytes: int | None) -> "CacheFacts":

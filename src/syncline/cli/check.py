@@ -13,7 +13,8 @@ from syncline.check.model import Model
 from syncline.check.search import Outcome, search
 from syncline.check.story import MEANINGS, as_data, tell
 from syncline.check.table import LARGE_TABLE, TABLE, Row
-from syncline.cli.target import JsonOption, counted, print_table
+from syncline.cli.screen import print_table
+from syncline.cli.target import JsonOption, counted
 from syncline.local.layout import LocalClusterError
 
 STATES_MAX = 5_000_000

@@ -8,7 +8,7 @@ from syncline.cli.cluster_configs import BROKER
 from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.cluster_state import BrokerState, ClusterState, MoveState, PartitionState
 from syncline.reassign.log_dir_states import Copies, Place
 from syncline.reassign.move_map import Running
@@ -165,7 +165,12 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
             directories.append(str(directory.log_dir))
             usable_bytes = max(usable_bytes, int(getattr(directory, "usable_bytes", -1)))
             _take(broker, directory, sizes, log_dirs)
-        brokers[broker] = known._replace(usable_bytes=usable_bytes, directories=tuple(directories))
+        brokers[broker] = known._replace(
+            usable_bytes=usable_bytes,
+            directories=tuple(directories),
+            nothing_received_s=_seconds(getattr(answer, "nothing_received_ms", NONE)),
+            nothing_sent_s=_seconds(getattr(answer, "nothing_sent_ms", NONE)),
+        )
     return state._replace(
         at_ms=time.monotonic_ns() // 1_000_000,
         brokers=brokers,
@@ -173,6 +178,10 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
         log_dirs=log_dirs,
         failed_directories=frozenset(failed),
     )
+
+
+def _seconds(duration_ms: int) -> float | None:
+    return None if duration_ms == NONE else duration_ms / 1000
 
 
 def _take(broker: int, directory: Any, sizes: dict[Place, int], log_dirs: dict[Place, Copies]) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from syncline import __version__
 from syncline.cli import (
+    cache,
     check,
     cluster,
     configs,
@@ -66,6 +67,7 @@ demo.register(app)
 why.register(app)
 isr.register(app)
 lag.register(app)
+cache.register(app)
 check.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")

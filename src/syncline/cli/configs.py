@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.screen import print_table, say
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
@@ -17,7 +18,6 @@ from syncline.cli.target import (
     find_topic,
     guarded,
     parse_pairs,
-    print_table,
     result_of,
 )
 from syncline.local.layout import LocalClusterError
@@ -64,7 +64,7 @@ def describe(
     if as_json:
         print(json.dumps(rows))
     elif not rows:
-        print("everything is at its default (--all shows it)")
+        say("everything is at its default (--all shows it)")
     else:
         print_table(["NAME", "VALUE", "SOURCE"], [[row["name"], row["value"], row["source"]] for row in rows])
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers, print_table
+from syncline.cli.screen import print_table, say
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
 from syncline.local.faults import Fault, Faults
 from syncline.local.layout import LocalClusterError
 from syncline.node.faults.table import KINDS, OPTIONS, FaultOptions, Form
@@ -41,11 +42,11 @@ def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
         return
     whom = f"broker {', '.join(map(str, fault.brokers))}"
     if fault.kind == "kill":
-        print(f"killed {whom}")
+        say(f"killed {whom}")
         return
     lasts = f"for {fault.left_s:g} s" if fault.left_s is not None else "until it is cleared"
     what = f" ({fault.what()})" if fault.what() else ""
-    print(f"{fault.id}: {fault.kind} at {whom}{what}, {lasts}")
+    say(f"{fault.id}: {fault.kind} at {whom}{what}, {lasts}")
 
 
 @app.command(name="list")
@@ -60,7 +61,7 @@ def list_faults(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = Fals
         return
     _say_who_is_silent(faults)
     if not found:
-        print("no faults")
+        say("no faults")
         return
     print_table(
         ["ID", "KIND", "BROKERS", "WHAT", "TRIGGER", "SEEN", "HITS", "STATE"],
@@ -96,9 +97,9 @@ def clear(
         return
     _say_who_is_silent(faults)
     for fault in cleared:
-        print(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
+        say(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
     if not cleared:
-        print("no faults")
+        say("no faults")
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,11 +1,14 @@
 """`groups`: list, describe, reset-offsets."""
 
 import json
+import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from syncline.cli.screen import print_table, say, warn
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
@@ -17,12 +20,20 @@ from syncline.cli.target import (
     counted,
     find_topic,
     guarded,
+    known_offsets,
     offsets,
-    print_table,
+    refuse,
     result_of,
+    sentence_of,
     topic_names,
 )
 from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
+from syncline.model.shown_names import shown_name
+from syncline.reassign.amounts import quoted
+
+# The state of a group that does not exist.
+DEAD: Final = "DEAD"
 
 app = typer.Typer(no_args_is_help=True, help="List and describe consumer groups, reset their offsets.")
 
@@ -41,9 +52,12 @@ def list_groups(
     if as_json:
         print(json.dumps(rows))
     elif not rows:
-        print("no groups")
+        say("no groups")
     else:
-        print_table(["GROUP", "STATE"], [list(row.values()) for row in rows])
+        print_table(["GROUP", "STATE"], [[shown_name(row["group"]), row["state"]] for row in rows])
+    for error in listed.errors:
+        # Not among the rows, which programs read.
+        warn(f"Some groups may be missing: {sentence_of(error.args[0])}.")
 
 
 @app.command(short_help="Show a group's members and lag.")
@@ -55,8 +69,7 @@ def describe(
 ) -> None:
     """Describe a group: its members, and per partition the committed offset, the end and the lag in records."""
     admin = admin_client(bootstrap_of(bootstrap, data))
-    what = f"cannot describe group {group!r}"
-    described = result_of(guarded(what, lambda: admin.describe_consumer_groups([group]))[group], what)
+    described = _described(admin, group)
     members = {
         (part.topic, part.partition): member.client_id
         for member in described.members
@@ -64,24 +77,29 @@ def describe(
     }
     rows = _lag_rows(admin, group, members)
     state = described.state.name.lower()
-    if state == "dead" and not rows:
-        raise LocalClusterError(f"there is no group {group!r}. `syncline groups list` lists all groups.")
+    if state == DEAD.lower() and not rows:
+        raise LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.")
     if as_json:
         print(json.dumps({"group": group, "state": state, "members": len(described.members), "partitions": rows}))
         return
-    print(f"group {group}: {state}, {counted(len(described.members), 'member')}")
+    say(f"group {shown_name(group)}: {state}, {counted(len(described.members), 'member')}")
     if rows:
-        columns = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"]
+        numbers = ("committed", "end", "lag")
         print_table(
-            columns,
+            ["TOPIC", "PARTITION", *map(str.upper, numbers), "MEMBER"],
             [
                 [
-                    "-" if row[name] is None else row[name]
-                    for name in ("topic", "partition", "committed", "end", "lag", "member")
+                    *("-" if row[name] is None else row[name] for name in ("topic", "partition", *numbers)),
+                    shown_name(row["member"] or "-"),
                 ]
                 for row in rows
             ],
         )
+    else:
+        say("it has committed nothing in a topic that exists, and no member reads one")
+    for row in rows:
+        if row["unknown"]:
+            say(f"{row['topic']}-{row['partition']}: the end is unknown ({row['unknown']})")
 
 
 @app.command("reset-offsets", short_help="Move a group's committed offsets.")
@@ -95,31 +113,94 @@ def reset_offsets(
     execute: Annotated[
         bool, typer.Option("--execute", help="Change the offsets; without it, only show the changes.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes, as without --execute.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a group's committed offsets; the group must have no members."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    """Move a group's committed offsets; the group must have no members.
 
+    Without --execute, it shows what the group would read again or skip: records, bytes, and seconds between appends.
+    """
+    from syncline.cli import reset_effects
+    from syncline.local.control import controls
+
+    if dry_run and execute:
+        raise LocalClusterError("--dry-run changes nothing and --execute does: give one of them.")
     target = _parse_target(to)
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    partitions = sorted(find_topic(admin, topic).partitions)
-    targets = _targets(admin, group, topic, partitions, target)
-    if execute:
-        wanted = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, partition, offset) for partition, offset in targets.items()]
+    servers = bootstrap_of(bootstrap, data)
+    admin = admin_client(servers)
+    found = find_topic(admin, topic).partitions
+    _check_leaders(topic, found)
+    before = _committed(admin, group)
+    described = _described(admin, group)
+    is_new, member_count = described.state.name == DEAD and not before, len(described.members)
+    if execute and member_count:
+        them = "it" if member_count == 1 else "them"
+        raise LocalClusterError(
+            f"group {quoted(group)} has {counted(member_count, 'member')}: stop {them} first. Offsets are reset "
+            "while a group has no members."
         )
-        what = f"cannot reset the offsets of group {group!r}"
-        result_of(guarded(what, lambda: admin.alter_consumer_group_offsets([wanted]))[group], what)
+    targets = _targets(admin, group, topic, sorted(found), target, before)
+    result = {"group": group, "topic": topic, "offsets": targets, "executed": execute}
+    result |= {"members": member_count, "is_new_group": is_new}
+    if not execute:
+        committed = {index: offset for (name, index), offset in before.items() if name == topic}
+        if bootstrap is None:
+            leaders = {index: each.leader for index, each in found.items()}
+            known = reset_effects.by_brokers(controls(data), leaders, topic, committed, targets)
+        else:
+            known = reset_effects.by_kafka(admin, servers, topic, committed, targets)
+        warning = _warning(group, member_count, is_new=is_new)
+        reset_effects.show(topic, known, warning, json_fields=result if as_json else None)
+        return
+    _commit(admin, group, topic, targets)
     if as_json:
-        print(json.dumps({"group": group, "topic": topic, "offsets": targets, "executed": execute}))
+        print(json.dumps(result))
         return
     print_table(
         ["TOPIC", "PARTITION", "NEW OFFSET"], [[topic, partition, offset] for partition, offset in targets.items()]
     )
-    if not execute:
-        print("nothing was changed; add --execute to do it")
+    if is_new:
+        say(f"there was no group {quoted(group)}: it has only these offsets now")
+
+
+def _commit(admin: Any, group: str, topic: str, targets: Mapping[int, int]) -> None:
+    """Commit these offsets for a group; raises `LocalClusterError` if one of them is refused."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    wanted = [TopicPartition(topic, partition, offset) for partition, offset in targets.items()]
+    what = f"cannot reset the offsets of group {quoted(group)}"
+    asked = [ConsumerGroupTopicPartitions(group, wanted)]
+    futures = guarded(what, lambda: admin.alter_consumer_group_offsets(asked))
+    for place in result_of(futures[group], what).topic_partitions:
+        if place.error is not None:
+            refuse(f"{what} in {place.topic}-{place.partition}", place.error)
+
+
+def _described(admin: Any, group: str) -> Any:
+    """Return a group; one that does not exist is dead."""
+    what = f"cannot describe group {quoted(group)}"
+    return result_of(guarded(what, lambda: admin.describe_consumer_groups([group]))[group], what)
+
+
+def _check_leaders(topic: str, partitions: Mapping[int, Any]) -> None:
+    """Raise `LocalClusterError` if a partition has no leader: a reset of the others alone would be half a reset."""
+    lacking = [index for index, each in sorted(partitions.items()) if each.leader < 0]
+    if lacking:
+        raise LocalClusterError(
+            f"no offsets can be reset while a partition of topic {topic!r} has no leader: "
+            f"{', '.join(map(str, lacking))}. Syncline's brokers know why: `syncline why {topic}:{lacking[0]}`."
+        )
+
+
+def _warning(group: str, member_count: int, *, is_new: bool) -> str:
+    """Return what is to be known before a reset is executed; "" if nothing is."""
+    if member_count:
+        return f"group {quoted(group)} has {counted(member_count, 'member')}: --execute is refused until it has none"
+    if is_new:
+        return f"there is no group {quoted(group)}: --execute would make it. `syncline groups list` lists all groups"
+    return ""
 
 
 def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> list[dict[str, Any]]:
@@ -129,9 +210,18 @@ def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> li
     committed = _committed(admin, group)
     topics = topic_names(admin)
     places = sorted({*committed, *members})
-    # A topic may have been deleted; the group's offsets for it remain for a while.
-    there = [TopicPartition(*place) for place in places if place[0] in topics]
-    ends = offsets(admin, there, OffsetSpec.latest())
+    troubles: dict[tuple[str, int], str] = {}
+    there = []
+    for topic, index in places:
+        # A topic may have been deleted; the group's offsets for it remain for a while.
+        partitions = topics[topic].partitions if topic in topics else {}
+        if index not in partitions:
+            troubles[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+        elif partitions[index].leader < 0:
+            troubles[topic, index] = ErrorCode.LEADER_NOT_AVAILABLE.name
+        else:
+            there.append(TopicPartition(topic, index))
+    ends = known_offsets(admin, there, OffsetSpec.latest(), troubles)
     rows = []
     for place in places:
         offset, end = committed.get(place), ends.get(place)
@@ -143,6 +233,7 @@ def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> li
                 "end": end,
                 "lag": None if offset is None or end is None else max(0, end - offset),
                 "member": members.get(place),
+                "unknown": troubles.get(place),
             }
         )
     return rows
@@ -151,7 +242,7 @@ def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> li
 def _committed(admin: Any, group: str) -> dict[tuple[str, int], int]:
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    what = f"cannot read the offsets of group {group!r}"
+    what = f"cannot read the offsets of group {quoted(group)}"
     futures = guarded(what, lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
     listed = result_of(futures[group], what).topic_partitions
     return {(part.topic, part.partition): part.offset for part in listed if part.offset >= 0}
@@ -167,23 +258,33 @@ def _parse_target(to: str) -> str | int | datetime | _Shift:
     """Return the target of a reset: a word, an offset, an instant or a shift."""
     if to in ("earliest", "latest"):
         return to
-    if to.isdecimal():
+    if re.fullmatch(r"\d{1,99}", to, re.ASCII):
         return int(to)
-    if to[:1] in ("+", "-") and to[1:].isdecimal():
+    if re.fullmatch(r"[+-]\d{1,99}", to, re.ASCII):
         return _Shift(int(to))
     try:
         instant = datetime.fromisoformat(to)
     except ValueError:
         raise LocalClusterError(
-            f"--to takes earliest, latest, an offset, +N, -N or an ISO time such as 2026-01-31T12:00:00, not {to!r}."
+            f"--to takes earliest, latest, an offset, +N, -N or an ISO time such as 2026-01-31T12:00:00, "
+            f"not {quoted(to)}."
         ) from None
-    if instant.year < 1970:
-        raise LocalClusterError(f"--to takes a time after 1970, not {to!r}.")
+    try:
+        is_late_enough = instant.timestamp() >= 0
+    except (OverflowError, ValueError):
+        is_late_enough = False
+    if not is_late_enough:
+        raise LocalClusterError(f"--to takes a time after 1970, not {quoted(to)}.")
     return instant
 
 
 def _targets(
-    admin: Any, group: str, topic: str, partitions: list[int], target: str | int | datetime | _Shift
+    admin: Any,
+    group: str,
+    topic: str,
+    partitions: list[int],
+    target: str | int | datetime | _Shift,
+    committed: Mapping[tuple[str, int], int],
 ) -> dict[int, int]:
     """Return the new offset of each partition, within its log."""
     from confluent_kafka import TopicPartition
@@ -202,7 +303,6 @@ def _targets(
     if isinstance(target, int):
         wanted = dict.fromkeys(partitions, target)
     else:
-        committed = _committed(admin, group)
         wanted = {
             partition: committed[topic, partition] + target.records
             for partition in partitions
@@ -210,7 +310,7 @@ def _targets(
         }
         if not wanted:
             raise LocalClusterError(
-                f"group {group!r} has committed nothing in topic {topic!r}, so there is nothing to count from. "
+                f"group {quoted(group)} has committed nothing in topic {topic!r}, so there is nothing to count from. "
                 "Give an offset, earliest or latest."
             )
     return {partition: min(max(offset, lows[partition]), highs[partition]) for partition, offset in wanted.items()}

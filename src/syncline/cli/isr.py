@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.screen import begin_again, print_table, say
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     DataOption,
@@ -14,7 +15,6 @@ from syncline.cli.target import (
     no_partition,
     no_topic,
     nobody_answers,
-    print_table,
 )
 from syncline.cli.up import interruptible
 from syncline.local.layout import LocalClusterError
@@ -69,7 +69,7 @@ def isr(
             # A restarted broker has other ports, so each round looks them up again.
             found = ask(controls(data), topic, partition)
             if not as_json:
-                print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
+                begin_again()
             _show(found, place, as_json=as_json)
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
@@ -127,11 +127,11 @@ def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:
     if cells:
         print_table(list(HEADERS), cells)
     elif not silent:
-        print("no partitions" if place is None else f"no broker leads a partition of {place}")
+        say("no partitions" if place is None else f"no broker leads a partition of {place}")
     for sentence in silent.values():
-        print(f"\n{sentence}")
+        say("", sentence)
     if silent:
-        print(f"\nPartitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
+        say("", f"Partitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
 
 
 def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:

@@ -2,13 +2,17 @@
 
 import json
 import re
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from syncline.cli.lag_answers import UNKNOWN, duration, number, pages_of, seconds
+from syncline.cli.screen import begin_again, print_table, say, say_paragraphs
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -16,20 +20,19 @@ from syncline.cli.target import (
     JsonOption,
     counted,
     nobody_answers,
-    print_table,
 )
 from syncline.cli.up import interruptible
-from syncline.explain.words.phrases import span
 from syncline.local.layout import LocalClusterError
+from syncline.model.shown_names import shown_name
+from syncline.reassign.amounts import quoted
 
-ASK_S: Final = 5.0
 WATCH_S: Final = 1.0
-PAGE: Final = 500
 EXPLAIN: Final = "explain"
-UNKNOWN: Final = "-"
+# The status of a partition that is read, and in which the group has committed nothing.
+NO_COMMITS: Final = "no commits"
 GROUPS: Final = ("GROUP", "STATE", "MEMBERS", "STATUS", "LAG", "BYTES", "WAITING", "LOST", "WORST", "NOTE")
 ROWS: Final = (
-    *("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "BYTES", "WAITING", "EVENTS"),
+    *("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "POSITION", "TO-FETCH", "BYTES", "WAITING", "EVENTS"),
     *("CATCH-UP", "RETENTION", "STATUS", "MEMBER", "NOTE"),
 )
 
@@ -55,9 +58,14 @@ def lag(
         typer.Argument(metavar="[GROUP | explain GROUP]", help="Only this group, or why this group is behind."),
     ] = None,
     end: Annotated[
-        End,
-        typer.Option(help="Count up to the high watermark (hw), the last stable offset (lso) or the log end (leo)."),
-    ] = End.HIGH_WATERMARK,
+        End | None,
+        typer.Option(
+            help="Count up to the high watermark (hw, the default), the last stable offset (lso) or the log end (leo)."
+        ),
+    ] = None,
+    readers: Annotated[
+        bool, typer.Option("--readers", help="Show who fetches which partition from where, also without a group.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -69,25 +77,63 @@ def lag(
     cluster (--bootstrap) the command shows what Kafka's API tells, and says what it cannot know.
     """
     group, is_explained = _parse(words or [])
-    if group is not None and is_explained:
-        _explain(group, bootstrap, data, as_json=as_json)
-        return
-    if not watch:
-        _show(_ask(group, bootstrap, data), group, end, as_json=as_json)
-        return
+    if end is not None and (readers or is_explained):
+        raise LocalClusterError(
+            f"{'--readers' if readers else '`lag explain`'} counts up to the high watermark: leave --end out. It is "
+            "for `syncline lag` and `syncline lag GROUP`."
+        )
+    if readers:
+        if group is not None:
+            raise LocalClusterError("--readers shows the readers of all groups: name none.")
+        look = partial(_readers, bootstrap, data, as_json=as_json)
+    elif group is not None and is_explained:
+        look = partial(_explain, group, bootstrap, data, as_json=as_json)
+    else:
+        look = partial(_measured, group, bootstrap, data, end or End.HIGH_WATERMARK, as_json=as_json)
+    if watch:
+        _watch(look, as_json=as_json)
+    else:
+        look()()
+
+
+# What a look has found, to be shown.
+Show: TypeAlias = Callable[[], None]
+
+
+def _watch(look: Callable[[], Show], *, as_json: bool) -> None:
+    """Look and show again and again; raises `LocalClusterError` if the first look fails."""
     interruptible()
     try:
+        show = look()
         while True:
             if not as_json:
-                print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
+                begin_again()
+            show()
+            sys.stdout.flush()
+            time.sleep(WATCH_S)
             try:
-                _show(_ask(group, bootstrap, data), group, end, as_json=as_json)
+                show = look()
             except LocalClusterError as error:
                 # It may be over with the next look: a coordinator has just changed, or brokers start.
-                print(json.dumps({"error": str(error)}) if as_json else error, flush=True)
-            time.sleep(WATCH_S)
+                show = partial(print, json.dumps({"error": str(error)})) if as_json else partial(say, str(error))
     except KeyboardInterrupt:
         pass
+
+
+def _measured(group: str | None, bootstrap: str | None, data: Any, end: End, *, as_json: bool) -> Show:
+    return partial(_show, _ask(group, bootstrap, data), group, end, as_json=as_json)
+
+
+def _readers(bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
+    from syncline.cli.lag_readers import readers_of, show_readers
+    from syncline.local.control import controls
+
+    if bootstrap is not None:
+        raise LocalClusterError(
+            "who fetches from where is known to Syncline's brokers alone: use --data DIRECTORY of a cluster on this "
+            "machine."
+        )
+    return partial(show_readers, readers_of(controls(data)), as_json=as_json)
 
 
 def _parse(words: list[str]) -> tuple[str | None, bool]:
@@ -102,20 +148,18 @@ def _parse(words: list[str]) -> tuple[str | None, bool]:
     raise LocalClusterError("name one group, as `syncline lag GROUP` or `syncline lag explain GROUP`.")
 
 
-def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> None:
+def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
     from syncline.cli.lag_explain import paragraphs
 
     if bootstrap is not None:
         raise LocalClusterError(
             "why a group is behind is known to Syncline's brokers alone: use --data DIRECTORY of a cluster on this "
-            f"machine. `syncline lag {group} --bootstrap ...` shows what Kafka's API tells."
+            f"machine. `syncline lag {shown_name(group)} --bootstrap ...` shows what Kafka's API tells."
         )
     found = _ask(group, None, data)
-    told = paragraphs(found)
     if as_json:
-        print(json.dumps({**found, "words": told}))
-    else:
-        print("\n\n".join(told))
+        return partial(print, json.dumps({**found, "words": paragraphs(found)}))
+    return partial(say_paragraphs, paragraphs(found, named=shown_name))
 
 
 def _ask(group: str | None, bootstrap: str | None, data: Any) -> dict[str, Any]:
@@ -139,7 +183,7 @@ def groups_of(brokers: Mapping[int, Any]) -> dict[str, Any]:
     silent: dict[int, str] = {}
     for broker_id, control in brokers.items():
         try:
-            for page in _pages(control, "lag.groups"):
+            for page in pages_of(control, "lag.groups"):
                 rows.update((row["group"], row) for row in page["groups"])
         except ControlError as error:
             silent[broker_id] = str(error)
@@ -156,7 +200,7 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     standings: dict[int, str] = {}
     for broker_id, control in brokers.items():
         try:
-            pages = _pages(control, "lag.group", group=group)
+            pages = pages_of(control, "lag.group", group=group)
         except ControlError as error:
             silent[broker_id] = str(error)
             continue
@@ -169,75 +213,116 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     if loading:
         raise LocalClusterError(f"broker {', '.join(loading)} is still reading its groups. Try again in a moment.")
     where = f" Broker {', '.join(map(str, silent))} does not answer and may know it." if silent else ""
-    raise LocalClusterError(f"there is no group {group!r}.{where} `syncline groups list` lists all groups.")
-
-
-def _pages(control: Any, verb: str, **fields: Any) -> list[dict[str, Any]]:
-    """Return all pages of an answer."""
-    pages = [control.call(verb, timeout_s=ASK_S, count=PAGE, **fields)]
-    while pages[-1].get("next") is not None:
-        pages.append(control.call(verb, timeout_s=ASK_S, count=PAGE, **{**fields, "from": pages[-1]["next"]}))
-    return pages
+    forgotten = " To explain a group, name it, too: `syncline lag explain GROUP`." if group == EXPLAIN else ""
+    raise LocalClusterError(
+        f"there is no group {quoted(group)}.{where} `syncline groups list` lists all groups.{forgotten}"
+    )
 
 
 # Showing
 
 
 def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) -> None:
-    if group is not None:
-        found = with_end(found, end)
+    found = groups_with_end(found, end) if group is None else with_end(found, end)
     if as_json:
         print(json.dumps(found), flush=True)
         return
     if group is None:
-        _show_groups(found, end)
+        _show_groups(found)
     else:
-        _show_group(found, end)
+        _show_group(found)
     for sentence in (*found.get("unknown", ()), *found["silent"].values()):
-        print(f"\n{sentence}")
+        say("", sentence)
     if found["silent"] and group is None:
-        print(f"\nGroups of {counted(len(found['silent']), 'broker')} that did not answer are missing.")
+        say("", f"Groups of {counted(len(found['silent']), 'broker')} that did not answer are missing.")
 
 
 def with_end(found: dict[str, Any], end: End) -> dict[str, Any]:
-    """Return a group with the lag up to the wanted end in each row, and their total and largest."""
+    """Return a group with the lag up to the wanted end in each row, and their total and largest.
+
+    Both are None if no lag is known; `lag_unknown` counts the partitions that are not in them, though something is
+    committed there, or may be.
+    """
     rows = [{**row, "end": row["ends"][end.value], "lag": row[f"lag_{end.value}"]} for row in found["rows"]]
     lags = [row["lag"] for row in rows if row["lag"] is not None]
-    return {**found, "rows": rows, "end": end.value, "total": sum(lags), "max": max(lags, default=0)}
+    unknown = {(each["topic"], each["partition"]) for each in found["unanswered"]} | {
+        (row["topic"], row["partition"]) for row in rows if row["lag"] is None and row["committed"] is not None
+    }
+    return {
+        **found,
+        "rows": rows,
+        "end": end.value,
+        "total": sum(lags) if lags else None,
+        "max": max(lags, default=None),
+        "lag_unknown": len(unknown),
+    }
 
 
-def _show_groups(found: dict[str, Any], end: End) -> None:
+def groups_with_end(found: dict[str, Any], end: End) -> dict[str, Any]:
+    """Return groups, each with its lag up to the wanted end; None if no partition has a commit and a known end."""
+    groups = [
+        {
+            **each,
+            "end": end.value,
+            "lag": each["lags"][end.value] if each["partitions"] > each["without_commit"] else None,
+        }
+        for each in found["groups"]
+    ]
+    return {**found, "groups": groups, "end": end.value}
+
+
+def _show_groups(found: dict[str, Any]) -> None:
     rows = [
         [
-            row["group"],
+            shown_name(row["group"]),
             _in_words(row["state"]),
             row["members"],
-            row["status"] or UNKNOWN,
-            number(row["lags"][end.value]),
+            _group_status(row) or UNKNOWN,
+            number(row["lag"]),
             number(row["lag_bytes"]),
             duration(row["staleness_ms"]),
             number(row["lost"]),
             row["worst"] if row["worst"] and row["lag_records"] else UNKNOWN,
-            _notes(("loses data", row["loses_data"]), (f"{row['missing']} without a leader", row["missing"])),
+            _notes(
+                ("loses data", row["loses_data"]),
+                (f"{counted(row['missing'], 'partition')} unknown", row["missing"]),
+            ),
         ]
         for row in found["groups"]
     ]
     if rows:
         print_table(list(GROUPS), rows)
     elif not found["silent"]:
-        print("no groups")
+        say("no groups")
 
 
-def _show_group(found: dict[str, Any], end: End) -> None:
+def _show_group(found: dict[str, Any]) -> None:
     state = f"{_in_words(found['state'])}, {counted(found['members'], 'member')}"
-    status = f"{found['status']}, " if found["status"] else ""
-    print(f"group {found['group']}: {status}{state}")
+    status = f"{known}, " if (known := _group_status(found)) else ""
+    say(f"group {shown_name(found['group'])}: {status}{state}")
     if found["rows"]:
         print_table(list(ROWS), [_cells(row) for row in found["rows"]])
-        total, largest = number(found["total"]), number(found["max"])
-        print(f"lag up to {end.value}: total {total}, at most {largest} in one partition")
+        say(f"lag up to {found['end']}: {_sum(found)}")
+    elif not found["unanswered"]:
+        say("it has committed nothing in a topic that exists, and no member reads one")
     for each in found["unanswered"]:
-        print(f"{each['topic']}-{each['partition']}: its leader does not answer ({each['error']})")
+        say(f"{each['topic']}-{each['partition']}: its leader does not answer ({each['error']})")
+
+
+def _group_status(group: Row) -> str:
+    """Return the status of a group; "" if nothing is known that it could rest on."""
+    if not group["status"] or not group["partitions"]:
+        return ""
+    return NO_COMMITS if group["partitions"] == group["without_commit"] else str(group["status"])
+
+
+def _sum(found: Row) -> str:
+    """Return what the rows add up to, as far as it is known."""
+    unknown = found["lag_unknown"]
+    if found["total"] is None:
+        return "unknown" if unknown else "none, as the group has committed nothing"
+    known = f"total {number(found['total'])}, at most {number(found['max'])} in one partition"
+    return f"{known}; unknown in {counted(unknown, 'partition')}" if unknown else known
 
 
 def _cells(row: Row) -> list[Any]:
@@ -247,13 +332,15 @@ def _cells(row: Row) -> list[Any]:
         number(row["committed"]),
         number(row["end"]),
         number(row["lag"]),
+        number(row["fetch_offset"]),
+        number(row["fetch_lag"]),
         number(row["lag_bytes"]),
         duration(row["staleness_ms"]),
         duration(row["event_lag_ms"]),
         seconds(row["catch_up_s"]) if row["lag"] else UNKNOWN,
         seconds(row["retention_margin_s"]),
-        row["status"] if row["status"] and row["committed"] is not None else UNKNOWN,
-        row["client_id"] or UNKNOWN,
+        _status(row),
+        shown_name(row["client_id"]) or UNKNOWN,
         _notes(
             (f"{number(row['lost'])} lost", row["lost"]),
             ("loses data", row["loses_data"]),
@@ -263,6 +350,12 @@ def _cells(row: Row) -> list[Any]:
     ]
 
 
+def _status(row: Row) -> str:
+    if row["committed"] is None:
+        return UNKNOWN if row["fetch_offset"] is None else NO_COMMITS
+    return row["status"] or UNKNOWN
+
+
 def _in_words(state: str) -> str:
     """Return Kafka's name of a state, such as PreparingRebalance, as words."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", state).lower()
@@ -270,20 +363,3 @@ def _in_words(state: str) -> str:
 
 def _notes(*notes: tuple[str, object]) -> str:
     return ", ".join(text for text, is_so in notes if is_so)
-
-
-def number(value: int | None) -> str:
-    """Return a number with separated thousands; a dash if it is unknown."""
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def duration(duration_ms: int | None) -> str:
-    """Return a duration in a readable unit."""
-    return UNKNOWN if duration_ms is None else span(duration_ms)
-
-
-def seconds(value: float | str | None) -> str:
-    """Return a number of seconds in a readable unit; it may be infinite, or over."""
-    if value is None or isinstance(value, str):
-        return value or UNKNOWN
-    return "now" if value <= 0 else span(round(value * 1_000))

@@ -1,6 +1,6 @@
 """`lag explain`: why a group is behind, in words, from the verdicts and findings of its coordinator."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -17,15 +17,17 @@ from syncline.model.lag import (
 )
 
 _NEVER: Final = "never"
+# What clients say they are.
+_NAMES: Final = ("client_id", "host")
 
 
-def paragraphs(found: Mapping[str, Any]) -> list[str]:
-    """Return a group as its coordinator answered, as paragraphs."""
+def paragraphs(found: Mapping[str, Any], *, named: Callable[[str], str] = str) -> list[str]:
+    """Return a group as its coordinator answered, as paragraphs; `named` makes of a client's name the one to show."""
     told = tell(
-        found["group"],
+        named(found["group"]),
         _group_verdict(found["verdict"]),
         [(_row(each), _verdict(each["verdict"])) for each in found["rows"]],
-        [_finding(each) for each in found["findings"]],
+        [_finding(each, named) for each in found["findings"]],
     )
     unanswered = [f"{each['topic']}-{each['partition']} ({each['error']})" for each in found["unanswered"]]
     if unanswered:
@@ -60,11 +62,14 @@ def _group_verdict(fields: Mapping[str, Any]) -> GroupVerdict:
     )
 
 
-def _finding(fields: Mapping[str, Any]) -> Finding:
+def _finding(fields: Mapping[str, Any], named: Callable[[str], str]) -> Finding:
     key = fields["partition"]
     return Finding(
         cause=LagCause(fields["cause"]),
-        evidence={name: _value(name, value) for name, value in fields["evidence"].items()},
+        evidence={
+            name: named(value) if name in _NAMES and value is not None else _value(name, value)
+            for name, value in fields["evidence"].items()
+        },
         partition=None if key is None else TopicPartition(*key),
     )
 

@@ -5,8 +5,9 @@ what a group committed before. The event time of a record is in the record, so t
 """
 
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from syncline.cli.target import (
     REQUEST_TIMEOUT_S,
@@ -14,35 +15,69 @@ from syncline.cli.target import (
     checked_bootstrap,
     client_config,
     guarded,
-    offsets,
+    known_offsets,
     result_of,
+    sentence_of,
     topic_names,
 )
 from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
+from syncline.reassign.amounts import quoted
 
 # How long the records at the commits may take to read, in all.
 READ_S: Final = 3.0
+# So many questions for commits are under way at once.
+ASKED_MAX: Final = 100
 WHAT_IS_UNKNOWN: Final = (
-    "BYTES, WAITING, CATCH-UP, RETENTION and STATUS are unknown here: Kafka's API does not tell where an offset lies in"
-    " a log, when a record was appended, or what a group committed before. Syncline's brokers know: use --data."
+    "POSITION, TO-FETCH, BYTES, WAITING, CATCH-UP, RETENTION and STATUS are unknown here: Kafka's API does not tell"
+    " what a consumer fetches, where an offset lies in a log, when a record was appended, or what a group committed"
+    " before. Syncline's brokers know: use --data."
 )
 WHAT_IS_LATE: Final = (
     "Of ends, the log end (leo) is unknown, too. COMMITTED and END were asked for one after the other, so a lag may be"
     " too large by what came in between."
 )
+_DEAD: Final = "Dead"
 Place = tuple[str, int]
+
+
+class _Commits(NamedTuple):
+    """What the coordinator of a group tells of it."""
+
+    state: str
+    members: list[Any]
+    committed: dict[Place, int]
+
+    @property
+    def readers(self) -> dict[Place, Any]:
+        """The member that reads each partition."""
+        return {
+            (part.topic, part.partition): member
+            for member in self.members
+            for part in (member.assignment.topic_partitions if member.assignment else [])
+        }
+
+
+class _Ends(NamedTuple):
+    """Where partitions begin and end, and why that is not known of others."""
+
+    starts: dict[Place, int]
+    ends: dict[Place, int]
+    stable: dict[Place, int]
+    troubles: dict[Place, str]
 
 
 def ask_groups(bootstrap: str) -> dict[str, Any]:
     """Return a row per group."""
     admin = admin_client(checked_bootstrap(bootstrap))
     listed = result_of(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
-    names = sorted(each.group_id for each in listed.valid)
-    topics = topic_names(admin)
+    groups, refused = _commits(admin, sorted(each.group_id for each in listed.valid))
+    found = _measured(admin, groups)
+    missing = [f"Some groups may be missing: {sentence_of(error.args[0])}." for error in listed.errors]
     return {
-        "groups": [_summary(_group(admin, name, topics)) for name in names],
+        "groups": [_summary(each) for each in found],
         "silent": {},
-        "unknown": [WHAT_IS_UNKNOWN, WHAT_IS_LATE],
+        "unknown": [*missing, *refused.values(), WHAT_IS_UNKNOWN, WHAT_IS_LATE],
     }
 
 
@@ -50,85 +85,116 @@ def ask_group(bootstrap: str, group: str) -> dict[str, Any]:
     """Return one group with its partitions; raises `LocalClusterError` if there is none of this name."""
     servers = checked_bootstrap(bootstrap)
     admin = admin_client(servers)
-    found = _group(admin, group, topic_names(admin))
-    if found["state"] == "Dead" and not found["rows"]:
-        raise LocalClusterError(f"there is no group {group!r}. `syncline groups list` lists all groups.")
-    unread = [row for row in found["rows"] if row["lag_hw"]]
-    newest = _newest_times(admin, unread)
-    for place, event_ms in _times_at_commits(servers, unread).items():
-        row = next(each for each in unread if (each["topic"], each["partition"]) == place)
+    groups, refused = _commits(admin, [group])
+    if refused:
+        raise LocalClusterError(refused[group])
+    (found,) = _measured(admin, groups)
+    if found["state"] == _DEAD and not groups[group].committed:
+        raise LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.")
+    unread = {(row["topic"], row["partition"]): row for row in found["rows"] if row["lag_hw"]}
+    newest = newest_times(admin, list(unread.values()))
+    for place, event_ms in times_at_commits(servers, list(unread.values())).items():
         if newest.get(place, -1) >= 0 and event_ms >= 0:
-            row["event_lag_ms"] = max(0, newest[place] - event_ms)
+            unread[place]["event_lag_ms"] = max(0, newest[place] - event_ms)
     for row in found["rows"]:
         if row["lag_hw"] == 0:
             row["event_lag_ms"] = 0
     return {**found, "silent": {}, "unknown": [WHAT_IS_UNKNOWN, WHAT_IS_LATE]}
 
 
-def _group(admin: Any, group: str, topics: Mapping[str, Any]) -> dict[str, Any]:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+def _commits(admin: Any, names: Sequence[str]) -> tuple[dict[str, _Commits], dict[str, str]]:
+    """Return what is known of each group, and a sentence for each of which it is not told."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
 
-    what = f"cannot describe group {group!r}"
-    described = result_of(guarded(what, lambda: admin.describe_consumer_groups([group]))[group], what)
-    futures = guarded(what, lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
-    listed = result_of(futures[group], what).topic_partitions
-    # Commits first: ends only grow, so no lag is negative.
-    committed = {(part.topic, part.partition): part.offset for part in listed if part.offset >= 0}
-    readers = {
-        (part.topic, part.partition): member
-        for member in described.members
-        for part in (member.assignment.topic_partitions if member.assignment else [])
-    }
-    places = sorted(
-        place
-        for place in {
-            *committed,
-            *readers,
-            *((name, index) for name, _ in committed if name in topics for index in topics[name].partitions),
-        }
-        if place[0] in topics
-    )
-    there = [TopicPartition(*place) for place in places]
-    starts, ends = offsets(admin, there, OffsetSpec.earliest()), offsets(admin, there, OffsetSpec.latest())
-    stable = _stable_ends(admin, there)
-    state = described.state.name.title().replace("_", "")
+    told: dict[str, _Commits] = {}
+    refused: dict[str, str] = {}
+    for first in range(0, len(names), ASKED_MAX):
+        some = names[first : first + ASKED_MAX]
+        described = guarded("cannot describe groups", partial(admin.describe_consumer_groups, some))
+        listed: dict[str, Any] = {}
+        for name in some:
+            ask = partial(admin.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(name)])
+            listed |= guarded(f"cannot describe group {quoted(name)}", ask)
+        for name, future in described.items():
+            what = f"cannot describe group {quoted(name)}"
+            try:
+                group = result_of(future, what)
+                parts = result_of(listed[name], what).topic_partitions
+            except LocalClusterError as error:
+                refused[name] = str(error)
+                continue
+            told[name] = _Commits(
+                state=group.state.name.title().replace("_", ""),
+                members=group.members,
+                committed={(part.topic, part.partition): part.offset for part in parts if part.offset >= 0},
+            )
+    return told, refused
+
+
+def _measured(admin: Any, groups: Mapping[str, _Commits]) -> list[dict[str, Any]]:
+    """Return each group with a row per partition. Its commits are known: ends only grow, so no lag is negative."""
+    topics = topic_names(admin)
+    places = {name: _places(group, topics) for name, group in groups.items()}
+    ends = _ends(admin, sorted({place for some in places.values() for place in some}), topics)
+    return [_group(name, group, places[name], ends) for name, group in groups.items()]
+
+
+def _group(name: str, group: _Commits, places: Sequence[Place], ends: _Ends) -> dict[str, Any]:
+    readers = group.readers
     return {
-        "group": group,
-        "state": state,
-        "members": len(described.members),
+        "group": name,
+        "state": group.state,
+        "members": len(group.members),
         "status": None,
-        "rows": [
-            _row(place, committed.get(place), starts.get(place), ends.get(place), stable.get(place), readers.get(place))
+        "rows": [_row(place, group, readers.get(place), ends) for place in places],
+        "unanswered": [
+            {"topic": place[0], "partition": place[1], "error": ends.troubles[place]}
             for place in places
+            if place in ends.troubles
         ],
-        "unanswered": [],
     }
 
 
-def _stable_ends(admin: Any, places: list[Any]) -> dict[Place, int]:
-    """Return the last stable offset of each partition."""
-    from confluent_kafka import IsolationLevel
+def _places(group: _Commits, topics: Mapping[str, Any]) -> list[Place]:
+    """Return the partitions that a group reads or has committed, and the others of these topics, where they exist."""
+    read = {topic for topic, _ in group.committed}
+    all_of_read = {(topic, index) for topic in read if topic in topics for index in topics[topic].partitions}
+    assigned = {place for place in group.readers if place[0] in topics and place[1] in topics[place[0]].partitions}
+    return sorted(all_of_read | assigned)
+
+
+def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any]) -> _Ends:
+    """Return where partitions begin and end. One without a leader is not asked for: that takes until the time limit."""
+    from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    if not places:
-        return {}
-    what = "cannot read offsets"
+    troubles: dict[Place, str] = {}
+    there = []
+    for topic, index in places:
+        if topics[topic].partitions[index].leader < 0:
+            troubles[topic, index] = ErrorCode.LEADER_NOT_AVAILABLE.name
+        else:
+            there.append(TopicPartition(topic, index))
     level = IsolationLevel.READ_COMMITTED
-    asked = dict.fromkeys(places, OffsetSpec.latest())
-    futures = guarded(what, lambda: admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S))
-    return {(place.topic, place.partition): result_of(future, what).offset for place, future in futures.items()}
+    return _Ends(
+        starts=known_offsets(admin, there, OffsetSpec.earliest(), troubles),
+        ends=known_offsets(admin, there, OffsetSpec.latest(), troubles),
+        stable=known_offsets(admin, there, OffsetSpec.latest(), troubles, isolation_level=level),
+        troubles=troubles,
+    )
 
 
-def _row(
-    place: Place, committed: int | None, start: int | None, end: int | None, stable: int | None, member: Any
-) -> dict[str, Any]:
+def _row(place: Place, group: _Commits, member: Any, where: _Ends) -> dict[str, Any]:
+    committed, start = group.committed.get(place), where.starts.get(place)
+    end, stable = where.ends.get(place), where.stable.get(place)
     unread = max(0, end - committed) if committed is not None and end is not None else None
     lost = max(0, start - committed) if committed is not None and start is not None else 0
     return {
         "topic": place[0],
         "partition": place[1],
         "committed": committed,
+        "fetch_offset": None,
+        "fetch_lag": None,
         "log_start": start,
         "ends": {"hw": end, "lso": stable, "leo": None},
         "lag_hw": unread,
@@ -153,6 +219,7 @@ def _row(
 
 def _summary(found: dict[str, Any]) -> dict[str, Any]:
     rows = [row for row in found["rows"] if row["lag_hw"] is not None]
+    stable = [row["lag_lso"] for row in rows]
     worst = max(rows, key=lambda row: row["lag_hw"], default=None)
     return {
         "group": found["group"],
@@ -161,14 +228,14 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
         "status": None,
         "partitions": len(found["rows"]),
         "without_commit": sum(row["committed"] is None for row in found["rows"]),
-        "missing": sum(row["ends"]["hw"] is None for row in found["rows"]),
-        "lag_records": sum(row["lag_hw"] for row in rows),
+        "missing": len(found["unanswered"]),
+        "lag_records": sum(row["lag_hw"] for row in rows) if rows else None,
         "lags": {
-            "hw": sum(row["lag_hw"] for row in rows),
-            "lso": sum(row["lag_lso"] or 0 for row in rows),
+            "hw": sum(row["lag_hw"] for row in rows) if rows else None,
+            "lso": None if None in stable or not rows else sum(stable),
             "leo": None,
         },
-        "readable": sum(row["readable"] for row in rows),
+        "readable": sum(row["readable"] for row in rows) if rows else None,
         "lost": sum(row["lost"] for row in rows),
         "lag_bytes": None,
         "staleness_ms": None,
@@ -180,7 +247,7 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _newest_times(admin: Any, rows: list[dict[str, Any]]) -> dict[Place, int]:
+def newest_times(admin: Any, rows: list[dict[str, Any]]) -> dict[Place, int]:
     """Return the largest event time of each partition; not of those whose broker does not know this question."""
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
@@ -197,7 +264,7 @@ def _newest_times(admin: Any, rows: list[dict[str, Any]]) -> dict[Place, int]:
     return found
 
 
-def _times_at_commits(servers: str, rows: list[dict[str, Any]]) -> dict[Place, int]:
+def times_at_commits(servers: str, rows: list[dict[str, Any]]) -> dict[Place, int]:
     """Return the event time of the next record of each row, as far as they can be read in a few seconds."""
     from confluent_kafka import Consumer, TopicPartition
 

@@ -17,15 +17,20 @@ import _signal  # type: ignore[import-not-found]
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import io
 import os
 import sys
 
 from syncline.local.layout import LocalClusterError
 from syncline.model.config_types import ConfigError
+from syncline.model.shown_names import printable
 
 
 def main() -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Where a terminal's encoding lacks a character, its escape is shown.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if sys.argv[1:2] == ["up"]:
             from syncline.cli import up
@@ -36,7 +41,7 @@ def main() -> None:
 
             command_line()(prog_name="syncline")
     except (LocalClusterError, ConfigError) as error:
-        print(f"syncline: {error}", file=sys.stderr)
+        print("\n".join(map(printable, f"syncline: {error}".split("\n"))), file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

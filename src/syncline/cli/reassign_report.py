@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.journal_reader import of_type, read_events
+from syncline.cli.screen import say
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -79,9 +80,9 @@ def report(
     if as_json:
         print(json.dumps({**fields_of(facts), "page": None if html is None else str(html.absolute())}))
         return
-    print("\n".join(lines_of(facts)))
+    say(*lines_of(facts))
     if html is not None:
-        print(f"\npage: {named(html.absolute())}")
+        say("", f"page: {named(html.absolute())}")
 
 
 def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterError:

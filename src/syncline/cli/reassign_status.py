@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -12,6 +12,7 @@ from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
 from syncline.cli.move_requests import TWO_GOALS, Goal
 from syncline.cli.reassign import BootstrapServerOption, LinkOption, sentences
+from syncline.cli.screen import begin_again, say
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
 from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
@@ -20,7 +21,7 @@ from syncline.reassign import texts
 from syncline.reassign.amounts import parse_capacity, parse_percent, parse_span_s, quoted, rate_words
 from syncline.reassign.bars import lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.doctor import MEASURED_S_MIN, Finding, PartView, diagnose, sentence
+from syncline.reassign.doctor import MEASURED_S_MIN, Cause, Finding, PartView, diagnose, sentence
 from syncline.reassign.eta import Ends
 from syncline.reassign.formulas import Load, Part, Role
 from syncline.reassign.growth import Growth
@@ -29,6 +30,7 @@ from syncline.reassign.progress import (
     Row,
     broker_views,
     copies_of,
+    idle_times,
     in_sync_rates,
     part_views,
     remaining,
@@ -38,10 +40,22 @@ from syncline.reassign.throttle_state import Throttles, quota_of
 
 LOOK_S: Final = 0.3
 WATCH_S: Final = 1.0
-# How long to look on if something seems to be held back.
+# How long to look on if something seems to be held back: where brokers say for how long nothing came, only to measure
+# somewhat longer how fast logs grow.
 SURE_S: Final = 1.2
+SOMEWHAT_S: Final = 0.25
 # A usual batch of a producer. A throttle that lets pass less than this meanwhile explains why nothing came.
 BATCH_BYTES: Final = 16_384
+# What is found by how fast logs grow.
+_BY_GROWTH: Final = frozenset({Cause.THROTTLE_TOO_LOW, Cause.STARVED_BY_IN_SYNC, Cause.THIN_MARGIN})
+
+
+class _Look(NamedTuple):
+    """What one look has shown."""
+
+    state: ClusterState
+    parts: dict[Part, Load]
+    ends: Ends
 
 
 class _Watch:
@@ -49,11 +63,9 @@ class _Watch:
 
     def __init__(self, cluster: Direct) -> None:
         self._cluster = cluster
-        self._throttles: Throttles | None = None
         self._growth = Growth()
-        self._state: ClusterState | None = None
-        self._parts: dict[Part, Load] | None = None
-        self._ends = Ends()
+        self._first: _Look | None = None
+        self._last: _Look | None = None
         self.rows: list[Row] = []
         self.views: dict[Part, PartView] = {}
         self.findings: list[Finding] = []
@@ -62,41 +74,55 @@ class _Watch:
     @property
     def state(self) -> ClusterState:
         """Return the cluster as of the last look."""
-        assert self._state is not None, "somebody looked"
-        return self._state
+        assert self._last is not None, "somebody looked"
+        return self._last.state
 
     @property
     def ends(self) -> Ends:
         """Return when each part ends."""
-        return self._ends
+        assert self._last is not None, "somebody looked"
+        return self._last.ends
 
     @property
-    def is_unsure(self) -> bool:
-        """Whether something seems to be held back, after so short a time that it may be chance."""
-        seems = any(each.role is not None for each in self.findings) or any(
-            view.remaining_bytes and not view.is_progressing and view.quota_bytes_per_s * SURE_S >= BATCH_BYTES
+    def sure_s(self) -> float:
+        """How long to look on, because something seems to be held back and may be chance after so short a time."""
+        if self._measured_s >= MEASURED_S_MIN:
+            return 0.0
+        still = [
+            view
             for view in self.views.values()
-        )
-        return seems and self._measured_s < MEASURED_S_MIN
+            if view.remaining_bytes and not view.is_progressing and view.quota_bytes_per_s * SURE_S >= BATCH_BYTES
+        ]
+        if any(view.nothing_moved_s is None for view in still):
+            return SURE_S
+        # If nothing came for longer than these looks, they have nothing more to find out.
+        seems = any((view.nothing_moved_s or 0.0) < self._measured_s for view in still)
+        if seems or any(each.cause in _BY_GROWTH for each in self.findings):
+            return SOMEWHAT_S if self.state.owns_throttles else SURE_S
+        return 0.0
 
-    def look(self) -> None:
-        """Look once more."""
+    def look(self, *, since_first: bool = False) -> None:
+        """Look once more, and compare with the last look, or with the first one."""
         state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
         topics = {key.topic for key in state.running}
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
-        self._throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
-        before, self._state = self._state, state
+        throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
+        before = self._last
+        if since_first and self._first is not None:
+            before, self._growth = self._first, Growth()
+            self._growth.seen(before.state)
         self._growth.seen(state)
         growth = self._growth.rates
         self.rows = rows(state, state.running)
         parts = remaining(state, self.rows, growth, counts_in_sync=not state.owns_throttles)
-        quotas = _quotas(state, self._throttles, self.rows)
-        span_s = 0.0 if before is None else (state.at_ms - before.at_ms) / 1000
+        quotas = _quotas(state, throttles, self.rows)
+        span_s = 0.0 if before is None else (state.at_ms - before.state.at_ms) / 1000
         in_sync = {} if state.owns_throttles else in_sync_rates(state, self.rows, growth)
-        self.views = part_views(self._parts, parts, span_s, quotas, in_sync)
-        ends = Ends(is_steady=state.owns_throttles) if before is None else self._ends
-        self._ends = ends.seen(state.at_ms, parts, quotas)
-        self._parts = parts
+        earlier = None if before is None else before.parts
+        self.views = part_views(earlier, parts, span_s, quotas, in_sync, idle_times(state))
+        ends = Ends(is_steady=state.owns_throttles) if before is None else before.ends
+        self._last = _Look(state, parts, ends.seen(state.at_ms, parts, quotas))
+        self._first = self._first or self._last
         involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
         self._measured_s = span_s
         self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views, measured_s=span_s)
@@ -131,9 +157,9 @@ def status(
                 time.sleep(WATCH_S if watch else pause_s)
                 if seen.state.running:
                     seen.look()
-                if seen.is_unsure and not watch:
-                    time.sleep(SURE_S)
-                    seen.look()
+                if not watch and seen.sure_s:
+                    time.sleep(seen.sure_s)
+                    seen.look(since_first=True)
                 _show(seen, is_watching=watch, as_json=as_json)
                 if not watch or not seen.state.running:
                     return
@@ -216,7 +242,14 @@ def _goal(move: MoveState, deadline: str | None, impact: str | None, link: str) 
 def _quotas(state: ClusterState, throttles: Throttles, moving: Sequence[Row]) -> dict[Part, float]:
     """Return the bound of each broker and role: the highest of its moving partitions', as one may be free."""
     found: dict[Part, float] = {}
+    asked = set()
     for row in moving:
+        # Replicas of one move that no list can name have the same bounds.
+        key = row.key if throttles.lists.get(row.key.topic) else None
+        alike = (row.leader, row.destination, state.move_of.get(row.key), key)
+        if alike in asked:
+            continue
+        asked.add(alike)
         for broker, role in ((row.leader, Role.SENDING), (row.destination, Role.RECEIVING)):
             part = Part(broker, role)
             found[part] = max(found.get(part, 0.0), quota_of(state, throttles, row.key, broker, role))
@@ -229,18 +262,17 @@ def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
         print(json.dumps(_facts(seen)), flush=True)
         return
     if is_watching:
-        print(f"\033[H\033[2J{time.strftime('%H:%M:%S')}")
+        begin_again()
     if not state.running:
         print(texts.NOTHING_RUNS, flush=True)
         return
     for move in state.moves.values():
         limit = "no throttle" if move.throttle_bytes_per_s == NONE else rate_words(move.throttle_bytes_per_s)
         goal = {"deadline": ", adapted to a deadline", "impact": f", adapted to clients ({move.impact_percent} %)"}
-        print(f"move {move.move_id}{f' ({move.name})' if move.name else ''}: {limit}{goal.get(move.control, '')}")
+        say(f"move {move.move_id}{f' ({move.name})' if move.name else ''}: {limit}{goal.get(move.control, '')}")
     brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
-    print("\n".join(lines_of(seen.rows, brokers, seen.views, seen.ends.left_of(seen.views))))
-    for finding in seen.findings:
-        print(sentence(finding))
+    say(*lines_of(seen.rows, brokers, seen.views, seen.ends.left_of(seen.views)))
+    say(*map(sentence, seen.findings))
     print(end="", flush=True)
 
 

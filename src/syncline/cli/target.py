@@ -59,7 +59,7 @@ def checked_bootstrap(bootstrap: str) -> str:
     servers = [each.strip() for each in bootstrap.split(",")]
     for server in servers:
         match = _SERVER.fullmatch(server)
-        if match is None or not 0 < int(match["port"] or PORT_DEFAULT) < 65_536:
+        if match is None or not server.isprintable() or not 0 < int(match["port"] or PORT_DEFAULT) < 65_536:
             raise LocalClusterError(
                 f"--bootstrap takes HOST:PORT (several with commas between), with ports up to 65535, not {server!r}."
             )
@@ -171,22 +171,38 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
 
 
 def offsets(admin: Any, places: list[Any], spec: Any) -> dict[tuple[str, int], int]:
-    """Return each partition's offset for `spec`, by (topic, partition)."""
-    if not places:
+    """Return each partition's offset for `spec`, by (topic, partition); `LocalClusterError` if one is not told."""
+    troubles: dict[tuple[str, int], str] = {}
+    found = known_offsets(admin, places, spec, troubles)
+    for (topic, partition), why in troubles.items():
+        raise LocalClusterError(f"cannot read offsets of {topic}-{partition}: {why}")
+    return found
+
+
+def known_offsets(
+    admin: Any, places: list[Any], spec: Any, troubles: dict[tuple[str, int], str], **more: Any
+) -> dict[tuple[str, int], int]:
+    """Return each partition's offset for `spec` where it is told; `troubles` gets the reasons of the others."""
+    from confluent_kafka import KafkaException
+
+    asked = [place for place in places if (place.topic, place.partition) not in troubles]
+    if not asked:
         return {}
-    what = "cannot read offsets"
-    futures = guarded(what, lambda: admin.list_offsets(dict.fromkeys(places, spec), request_timeout=REQUEST_TIMEOUT_S))
-    return {(place.topic, place.partition): result_of(future, what).offset for place, future in futures.items()}
+    found = {}
+    wanted = dict.fromkeys(asked, spec)
+    futures = guarded(
+        "cannot read offsets", lambda: admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S, **more)
+    )
+    for place, future in futures.items():
+        try:
+            found[place.topic, place.partition] = future.result(REQUEST_TIMEOUT_S).offset
+        except KafkaException as error:
+            troubles[place.topic, place.partition] = sentence_of(error.args[0])
+        except TimeoutError:
+            troubles[place.topic, place.partition] = f"no answer within {REQUEST_TIMEOUT_S:.0f} s"
+    return found
 
 
 def counted(number: int, noun: str) -> str:
     """Return "1 record", "2 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def print_table(headers: list[str], rows: list[list[Any]]) -> None:
-    """Print rows under headers, in aligned columns."""
-    cells = [headers, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

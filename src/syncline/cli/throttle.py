@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.reassign import BootstrapServerOption, DryRunOption, sentences
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, print_table
+from syncline.cli.screen import print_table, say
+from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import quoted
@@ -92,22 +93,22 @@ def show_throttles(
         print(json.dumps(facts))
         return
     if not (rates or lists or moves):
-        print("no throttle is set")
+        say("no throttle is set")
     if rates:
         print_table(["BROKER", "RATE", "B/S", "SET FOR"], [list(row.values()) for row in rates])
     if lists:
         print_table(["TOPIC", "LIST", "REPLICAS"], [list(row.values()) for row in lists])
     for row in moves:
         named = f" ({row['name']})" if row["name"] else ""
-        print(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
+        say(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
     for mode in sorted(set(throttles.modes.values())):
         brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
         who = f"broker {brokers[0]} keeps" if len(brokers) == 1 else f"brokers {','.join(brokers)} keep"
-        print(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
+        say(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
-        print(text)
+        say(text)
     for broker in throttles.unread:
-        print(f"broker {broker} is down, and nobody else tells its rates")
+        say(f"broker {broker} is down, and nobody else tells its rates")
 
 
 @app.command("set", short_help="Set rates at brokers and lists at topics.")
@@ -189,14 +190,14 @@ def explain_throttles(
     if as_json:
         print(json.dumps([{**each._asdict(), "key": str(each.key)} for each in found]))
     elif not found:
-        print("nothing moves, and no list names a replica")
+        say("nothing moves, and no list names a replica")
     else:
         print_table(["PARTITION", "BROKER", "ROLE", "STATE", "RATE", "BY", "MISSING"], [_row(each) for each in found])
         states = {each.effect.value for each in found}
-        print()
+        say("")
         for state_name, meaning in _STATES.items():
             if state_name in states:
-                print(f"{state_name}: {meaning}")
+                say(f"{state_name}: {meaning}")
 
 
 def _row(each: Any) -> list[Any]:
@@ -259,10 +260,10 @@ def _change(
     would = "would be " if dry_run else ""
     for topic, values in lists.items():
         for name, value in values.items():
-            print(f"topic {topic}: {name} {would}{'removed' if value is None else f'set to {value}'}")
+            say(f"topic {topic}: {name} {would}{'removed' if value is None else f'set to {value}'}")
     for broker in chosen:
         for name, number in rates.items():
-            print(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")
+            say(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")
 
 
 def _all(state: "ClusterState") -> list[int]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.screen import print_table, say
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
@@ -19,7 +20,6 @@ from syncline.cli.target import (
     guarded,
     no_topic,
     parse_pairs,
-    print_table,
     result_of,
     sentence_of,
     topic_names,
@@ -91,7 +91,7 @@ def list_topics(
     if as_json:
         print(json.dumps(rows))
     elif not rows:
-        print("no topics")
+        say("no topics")
     else:
         print_table(["TOPIC", "PARTITIONS", "REPLICAS"], [list(row.values()) for row in rows])
 
@@ -118,9 +118,9 @@ def describe(
     if as_json:
         print(json.dumps({"topic": name, "partitions": partitions, "configs": configs}))
         return
-    print(f"topic {name}: {counted(len(partitions), 'partition')}, {counted(_replica_count(topic), 'replica')}")
+    say(f"topic {name}: {counted(len(partitions), 'partition')}, {counted(_replica_count(topic), 'replica')}")
     for key, value in configs.items():
-        print(f"  {key} = {value}")
+        say(f"  {key} = {value}")
     print_table(
         ["PARTITION", "LEADER", "REPLICAS", "IN SYNC"],
         [
@@ -156,7 +156,7 @@ def delete(
             continue
         deleted.append(name)
         if not as_json:
-            print(f"deleted topic {name}")
+            say(f"deleted topic {name}")
     if as_json:
         print(json.dumps({"deleted": deleted}))
     if refusals:
@@ -239,9 +239,9 @@ def elect_leaders(
     else:
         for row in rows:
             done = "a leader was elected" if row["elected"] else row["error"] or "no election was needed"
-            print(f"{row['topic']}-{row['partition']}: {done}")
+            say(f"{row['topic']}-{row['partition']}: {done}")
         if not rows:
-            print("no election was needed")
+            say("no election was needed")
     if any(row["error"] for row in rows):
         raise typer.Exit(1)
 

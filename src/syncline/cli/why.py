@@ -13,6 +13,7 @@ import typer
 
 from syncline.cli.isr import ASK_S, ask
 from syncline.cli.journal_reader import read_journal
+from syncline.cli.screen import say
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -97,16 +98,15 @@ def why(
         print(json.dumps({**as_fields(diagnosis), "present": present}, default=str))
         return
     leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
-    print(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
-    for line in (*_moves(present), *_lags(present)):
-        print(line)
+    say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
+    say(*_moves(present), *_lags(present))
     show_time = show if now_ms - diagnosis.since_ms < _UNIT_MS["d"] else show_with_date
     paragraphs = tell(diagnosis, show_time)
     left_out = len(paragraphs) - PARAGRAPHS_MAX
     if left_out > 0:
-        print(f"\n{counted(left_out, 'earlier finding')} left out: use a shorter --since, or --json for all.")
+        say("", f"{counted(left_out, 'earlier finding')} left out: use a shorter --since, or --json for all.")
     for paragraph in paragraphs[max(0, left_out) :]:
-        print(f"\n{paragraph}")
+        say("", paragraph)
 
 
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:

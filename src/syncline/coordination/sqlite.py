@@ -90,10 +90,12 @@ class SqliteCoordination:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         self._prepare()
         self._reader = _connect(self._path, READ_TIMEOUT_S)
+        # One cursor for all statements: a connection remembers two hundred that have ended.
+        self._reads = self._reader.cursor()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         # Used only by the writing thread.
-        self._connection: sqlite3.Connection | None = None
+        self._writes: sqlite3.Cursor | None = None
         self._candidate: Holder | None = None
         self._won: Callable[[Lease], None] | None = None
         # Guards what the waiting threads and the loop share: the held lease and the end of the campaign.
@@ -107,7 +109,7 @@ class SqliteCoordination:
     def holder(self) -> Holder | None:
         """Return the holder of the lease according to the store, None while the store cannot be read."""
         try:
-            return _read_holder(self._reader)
+            return _read_holder(self._reads)
         except sqlite3.Error as error:
             log.warning("the cluster's store cannot be read just now: %s", error)
             return None
@@ -164,7 +166,7 @@ class SqliteCoordination:
             failure = _transact(
                 self._writing,
                 lease_epoch,
-                lambda connection: connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
+                lambda cursor: cursor.executemany("INSERT INTO batches VALUES (?, ?, ?)", rows),
             )
             self._call_back(done, failure)
 
@@ -175,7 +177,7 @@ class SqliteCoordination:
 
         def write() -> None:
             text = encode_changes(image.as_changes())
-            _transact(self._writing, lease_epoch, lambda connection: _write_snapshot(connection, image.version, text))
+            _transact(self._writing, lease_epoch, lambda cursor: _write_snapshot(cursor, image.version, text))
 
         self._submit(write)
 
@@ -225,14 +227,14 @@ class SqliteCoordination:
                 # While this thread waits, it would keep what it wrote, such as the image of a snapshot.
                 del task
         finally:
-            if self._connection is not None:
-                self._connection.close()
+            if self._writes is not None:
+                self._writes.connection.close()
 
-    def _writing(self) -> sqlite3.Connection:
-        """Return the writing thread's connection; after a failure the next task tries again."""
-        if self._connection is None:
-            self._connection = _connect(self._path)
-        return self._connection
+    def _writing(self) -> sqlite3.Cursor:
+        """Return the writing thread's cursor; after a failure the next task tries again."""
+        if self._writes is None:
+            self._writes = _connect(self._path).cursor()
+        return self._writes
 
     def _call_back(self, callback: Callable[..., object], *args: object) -> None:
         if not self._closed:
@@ -241,7 +243,7 @@ class SqliteCoordination:
     def _epoch(self) -> int | None:
         """Return the lease's epoch, 0 before the first; None while the store cannot be read."""
         try:
-            holder = _read_holder(self._reader)
+            holder = _read_holder(self._reads)
         except sqlite3.Error as error:
             log.warning("the cluster's store cannot be read just now: %s", error)
             return None
@@ -358,9 +360,10 @@ def _connect(path: Path, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connectio
     return connection
 
 
-def _read_holder(connection: sqlite3.Connection) -> Holder | None:
-    row = connection.execute("SELECT broker_id, host, port, epoch FROM lease").fetchone()
-    return None if row is None else Holder(BrokerId(row[0]), row[1], row[2], row[3])
+def _read_holder(reads: sqlite3.Connection | sqlite3.Cursor) -> Holder | None:
+    # All rows, of which there is one at most: a cursor that may have more keeps its read open.
+    rows = reads.execute("SELECT broker_id, host, port, epoch FROM lease").fetchall()
+    return Holder(BrokerId(rows[0][0]), *rows[0][1:]) if rows else None
 
 
 def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder) -> bool:
@@ -384,22 +387,22 @@ def _advance_lease(connection: sqlite3.Connection, epoch: int, candidate: Holder
 
 
 def _transact(
-    connect: Callable[[], sqlite3.Connection], lease_epoch: int, write: Callable[[sqlite3.Connection], object]
+    connect: Callable[[], sqlite3.Cursor], lease_epoch: int, write: Callable[[sqlite3.Cursor], object]
 ) -> Exception | None:
     """Run `write` in a transaction that succeeds only under this lease; return the error, if any."""
     try:
-        connection = connect()
-        connection.execute("BEGIN IMMEDIATE")
+        cursor = connect()
+        cursor.execute("BEGIN IMMEDIATE")
         try:
-            holder = _read_holder(connection)
+            holder = _read_holder(cursor)
             if holder is None or holder.lease_epoch != lease_epoch:
-                connection.execute("ROLLBACK")
+                cursor.execute("ROLLBACK")
                 return LeaseLost(f"the controller lease {lease_epoch} has gone to {holder}")
-            write(connection)
-            connection.execute("COMMIT")
+            write(cursor)
+            cursor.execute("COMMIT")
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            if cursor.connection.in_transaction:
+                cursor.execute("ROLLBACK")
     except sqlite3.Error as error:
         return StoreFailed(f"cluster metadata could not be written: {error}")
     return None
@@ -423,9 +426,9 @@ def _compact_if_long(connection: sqlite3.Connection, image: MetadataImage, lease
     (count,) = connection.execute("SELECT COUNT(*) FROM batches").fetchone()
     if count > BATCHES_MAX:
         text = encode_changes(image.as_changes())
-        _transact(lambda: connection, lease_epoch, lambda _: _write_snapshot(connection, image.version, text))
+        _transact(connection.cursor, lease_epoch, lambda cursor: _write_snapshot(cursor, image.version, text))
 
 
-def _write_snapshot(connection: sqlite3.Connection, version: int, text: str) -> None:
-    connection.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (version, text))
-    connection.execute("DELETE FROM batches WHERE version <= ?", (version,))
+def _write_snapshot(cursor: sqlite3.Cursor, version: int, text: str) -> None:
+    cursor.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (version, text))
+    cursor.execute("DELETE FROM batches WHERE version <= ?", (version,))

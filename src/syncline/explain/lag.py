@@ -1,7 +1,7 @@
 """Consumer lag in words: what status a group has, by which rule, and why it is behind.
 
-Every sentence is made of a verdict or a finding and its numbers; a number that nobody knows is shown as such. Phrases
-are in `words.lag_wording`.
+Every sentence is made of a verdict or a finding and its numbers; an unknown number is shown as such. Phrases are in
+`words.lag_wording`.
 Units: as in `model.lag`.
 """
 
@@ -10,7 +10,7 @@ from math import isinf
 from typing import Final
 
 from syncline.explain.words import lag_wording as wording
-from syncline.explain.words.phrases import count, span
+from syncline.explain.words.phrases import Count, count, span
 from syncline.model.lag import Fact, Finding, GroupStatus, GroupVerdict, LagCause, LagRow, PartitionVerdict
 
 # Of the partitions that are not OK, so many are described, those with most to read first.
@@ -26,7 +26,9 @@ def tell(
     """Return a group as paragraphs: its status, its worst partitions, and the causes."""
     unread = sum(row.readable or 0 for row, _ in partitions)
     oldest_ms = max((row.staleness_ms for row, _ in partitions if row.staleness_ms is not None), default=None)
-    if unread:
+    if all(row.committed is None for row, _ in partitions):
+        head = [wording.GROUP_UNKNOWN.format(group=group, status=verdict.status.name)]
+    elif unread:
         oldest = "" if oldest_ms is None else wording.GROUP_OLDEST.format(staleness=span(oldest_ms))
         head = [wording.GROUP.format(group=group, status=verdict.status.name, unread=count(unread), oldest=oldest)]
     else:
@@ -128,7 +130,7 @@ def _needed(facts: Mapping[str, Fact]) -> str:
     needed_per_s = facts.get("needed_per_s")
     if not isinstance(needed_per_s, (int, float)):
         return ""
-    return wording.TOO_LATE if isinf(needed_per_s) else wording.NEEDED.format(needed=_rounded(needed_per_s))
+    return wording.TOO_LATE if isinf(needed_per_s) else wording.NEEDED.format(needed=_rounded(max(1, needed_per_s)))
 
 
 def _more(finding: Finding) -> str:
@@ -149,8 +151,8 @@ def _percent(share: Fact) -> str:
     return f"{share:.0%}".replace("%", " %") if isinstance(share, (int, float)) else wording.NOT_KNOWN
 
 
-def _rounded(number: Fact) -> str:
-    return count(round(number)) if isinstance(number, (int, float)) and not isinf(number) else wording.NOT_KNOWN
+def _rounded(number: Fact) -> Count:
+    return count(round(number) if isinstance(number, (int, float)) and not isinf(number) else None)
 
 
 def _times(produced: Fact, usual: Fact) -> str:

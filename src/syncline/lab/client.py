@@ -11,12 +11,16 @@ from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey, response_header_version
 from syncline.wire.codec import decode_response, encode_request, request_type
 from syncline.wire.entities import build
+from syncline.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
+from syncline.wire.fetch_response import parse_fetch_response
 from syncline.wire.frames import frame_request
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 from syncline.wire.response_header import response_body_position
 
 TIMEOUT_S: Final = 30.0
 PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+FETCH_WAIT_MS: Final = 500
 CREATE_TOPICS_VERSION: Final = 7
 ALTER_CONFIGS_VERSION: Final = 1
 EPOCH_END_VERSION: Final = 4
@@ -42,9 +46,10 @@ def batch_of(values: Sequence[str]) -> bytes:
 class Client:
     """One connection to one broker."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str = "lab") -> None:
         self._socket = socket.create_connection((host, port), TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
         self._next_id = 0
         self._answers: dict[int, bytes] = {}
 
@@ -66,8 +71,10 @@ class Client:
             key, version, frame[response_body_position(frame, response_header_version(key, version)) :]
         )
 
-    def create_topic(self, topic: str, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
-        """Create a topic with one partition on these brokers; the first of them leads it."""
+    def create_topic(
+        self, topic: str, replicas: Sequence[int], configs: Mapping[str, str], *, partitions: int = 1
+    ) -> None:
+        """Create a topic whose partitions are all on these brokers; the first of them leads it."""
         answer = self.ask(
             ApiKey.CREATE_TOPICS,
             CREATE_TOPICS_VERSION,
@@ -77,7 +84,9 @@ class Client:
                         "name": topic,
                         "num_partitions": -1,
                         "replication_factor": -1,
-                        "assignments": [{"partition_index": 0, "broker_ids": tuple(replicas)}],
+                        "assignments": [
+                            {"partition_index": index, "broker_ids": tuple(replicas)} for index in range(partitions)
+                        ],
                         "configs": [{"name": name, "value": value} for name, value in configs.items()],
                     }
                 ],
@@ -137,9 +146,39 @@ class Client:
         row = parse_produce_response(frame, PRODUCE_VERSION, position).topics[0][1][0]
         return Produced(ErrorCode(row.error_code), row.base_offset)
 
+    def write_each(self, topic: str, batch: bytes, partitions: int) -> None:
+        """Write the same batch to each of the first partitions of a topic, with one request."""
+        rows = [(index, batch) for index in range(partitions)]
+        parts = encode_produce_request(PRODUCE_VERSION, acks=-1, timeout_ms=20_000, topics=[(topic, rows)])
+        frame = self._answer(self._send(ApiKey.PRODUCE, PRODUCE_VERSION, parts))
+        position = response_body_position(frame, response_header_version(ApiKey.PRODUCE, PRODUCE_VERSION))
+        for index, row in enumerate(parse_produce_response(frame, PRODUCE_VERSION, position).topics[0][1]):
+            if row.error_code:
+                raise LabError(f"the broker refused to write to {topic}-{index}: {ErrorCode(row.error_code).name}")
+
+    def send_fetch(self, topic: str, offsets: Sequence[int], partition_bytes: int) -> int:
+        """Ask for up to `partition_bytes` of each partition, and return the correlation id of the answer."""
+        rows = [FetchPartition(index, -1, offset, -1, -1, partition_bytes) for index, offset in enumerate(offsets)]
+        limit_bytes = partition_bytes * len(rows)
+        request = FetchRequest(-1, -1, FETCH_WAIT_MS, 1, limit_bytes, 0, 0, -1, [(topic, rows)], [], "")
+        return self._send(ApiKey.FETCH, FETCH_VERSION, [encode_fetch_request(request, FETCH_VERSION)])
+
+    def fetched(self, correlation_id: int) -> list[int]:
+        """Return how many bytes a fetch that was sent has got of each partition."""
+        frame = self._answer(correlation_id)
+        position = response_body_position(frame, response_header_version(ApiKey.FETCH, FETCH_VERSION))
+        found: dict[int, int] = {}
+        for topic, rows in parse_fetch_response(frame, FETCH_VERSION, position).topics:
+            for row in rows:
+                if row.error_code:
+                    name = ErrorCode(row.error_code).name
+                    raise LabError(f"the broker refused to read {topic!r}-{row.partition}: {name}")
+                found[row.partition] = len(row.records)
+        return [size_bytes for _, size_bytes in sorted(found.items())]
+
     def _send(self, key: ApiKey, version: int, parts: Sequence[Any]) -> int:
         self._next_id += 1
-        self._socket.sendall(b"".join(frame_request(key, version, self._next_id, "lab", parts)))
+        self._socket.sendall(b"".join(frame_request(key, version, self._next_id, self._client_id, parts)))
         return self._next_id
 
     def _answer(self, correlation_id: int) -> bytes:

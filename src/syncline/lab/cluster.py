@@ -165,9 +165,9 @@ class LabCluster:
             # The broker is starting or ending.
             return None
 
-    def client(self, broker_id: int) -> Client:
+    def client(self, broker_id: int, client_id: str = "lab") -> Client:
         """Return a client that is connected to one broker."""
-        return Client(HOST, self.processes[broker_id].port)
+        return Client(HOST, self.processes[broker_id].port, client_id)
 
     def partition_directory(self, broker_id: int, topic: str, partition: int = 0) -> Path:
         """Return the directory of a replica."""

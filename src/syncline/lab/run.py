@@ -23,6 +23,8 @@ NAMES: Final[Mapping[str, str]] = {
     "burst-thrash": "burst_thrash",
     "slow-leader": "slow_leader",
     "throttled-move": "throttled_move",
+    "lag-by-records-lies": "lag_lies",
+    "cache-cliff": "cache_cliff",
 }
 
 

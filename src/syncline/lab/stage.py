@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from syncline.lab.client import Client
+from syncline.lab.cliff_facts import CliffFacts
 from syncline.lab.cluster import LabCluster, State, pause_between_looks
 from syncline.lab.errors import LabError
+from syncline.lab.lag_lies_page import Measured
 from syncline.model.events import Event
 
 # Long enough for a slow machine; a step that takes longer has failed.
@@ -105,6 +107,10 @@ class Story:
     contents: dict[int, list[str]] = field(default_factory=dict)
     # The cluster's journal, where the story is told from it.
     journal: list[Event] = field(default_factory=list)
+    # Groups of consumers as the brokers measured them, where the story is about these.
+    measured: list[Measured] = field(default_factory=list)
+    # What readers of old records found in memory, and how long fetches took, where the story is about these.
+    cliff: CliffFacts | None = None
     outcome: Outcome = Outcome("the run did not finish", is_expected=False)
     lasted_s: float = 0.0
 
@@ -285,9 +291,11 @@ class Stage:
             raise LabError(f"{named(broker_id, self.story.lanes)} refused to write {values[0]}: {produced.error.name}")
         return produced.base_offset
 
-    def topic(self, replicas: tuple[int, ...], ask: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create the story's topic through broker `ask`."""
-        self.client(ask).create_topic(TOPIC, replicas, configs or {})
+    def topic(
+        self, replicas: tuple[int, ...], ask: int, configs: Mapping[str, str] | None = None, *, partitions: int = 1
+    ) -> None:
+        """Create the story's topic through broker `ask`; the stage looks at its first partition."""
+        self.client(ask).create_topic(TOPIC, replicas, configs or {}, partitions=partitions)
         self.until(
             lambda: all(self.replicas[each].isr == replicas for each in replicas if each in self.replicas),
             f"all of {replicas} host the topic",

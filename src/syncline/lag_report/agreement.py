@@ -55,7 +55,7 @@ def agreements(intervals: Sequence[tuple[str, CacheFacts]]) -> tuple[Agreement, 
         measured = facts.measured_hit_ratio
         if measured is None or not facts.read_bytes:
             continue
-        predicted = hit_ratio(facts.demand, facts.memory_bytes, with_pollution=True).hit_ratio
+        predicted = hit_ratio(facts.demand, facts.measured_at_bytes, with_pollution=True).hit_ratio
         like_bytes = memory_for(facts.demand, measured)
         found.append(Agreement(name, facts.read_bytes, predicted, measured, like_bytes))
     return tuple(found)

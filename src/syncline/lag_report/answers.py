@@ -16,20 +16,25 @@ from syncline.lag_report.facts import OTHERS, CacheFacts, Reader
 
 
 def facts_of(broker: int, answer: Mapping[str, Any], memory_bytes: int | None) -> CacheFacts:
-    """Return the facts of one broker; `memory_bytes` is what its cache shall have, None: what it says it has.
+    """Return the facts of one broker; `memory_bytes` is what its cache is supposed to have, None: what it says it has.
 
     Raises ValueError if a bucket is none of ours.
     """
     total = _weighted(answer["buckets"])
+    # Where old records cannot be measured, only reads of new ones are, and those are hits.
+    is_measured = not answer.get("unmeasured_bytes", 0)
+    is_supposed, known_bytes = memory_bytes is not None, answer["memory_bytes"]
     return CacheFacts(
         broker=broker,
-        memory_bytes=answer["memory_bytes"] if memory_bytes is None else memory_bytes,
+        memory_bytes=known_bytes if memory_bytes is None else memory_bytes,
         written_bytes_per_s=answer["written_bytes_per_s"],
         read_bytes_per_s=answer["read_bytes_per_s"],
         distances=total,
-        hit_bytes=answer["hit_bytes"],
-        miss_bytes=answer["miss_bytes"],
+        hit_bytes=answer["hit_bytes"] if is_measured else 0,
+        miss_bytes=answer["miss_bytes"] if is_measured else 0,
         readers=_readers(answer["readers"], total),
+        present_bytes=known_bytes if is_supposed and known_bytes > 0 else None,
+        is_supposed=is_supposed,
     )
 
 

@@ -24,6 +24,8 @@ _ROW: Final = 18.0
 _TICK_PX: Final = 84.0
 # The average width of a bold character at 12 px.
 _BOLD_PX: Final = 7.1
+# Half the average width of a character of a tick's label.
+_HALF_TICK_PX: Final = 3.6
 _STEPS: Final = 160
 _DOT: Final = 5.0
 
@@ -34,8 +36,10 @@ def draw(facts: CacheFacts, advice: Advice, width: float) -> str:
     sizes = [axis.at(step / _STEPS) for step in range(_STEPS + 1)]
     misses = [1 - point.hit_ratio for point in curve(facts.demand, sizes)]
     plain = [1 - point.hit_ratio for point in curve(facts.demand, sizes, with_pollution=False)]
-    measured = facts.measured_hit_ratio
-    legend_rows, entries = _legend(width)
+    # Measured with the memory that the broker has, which may lie outside if another one is supposed.
+    is_inside = axis.low_bytes <= facts.measured_at_bytes <= axis.high_bytes
+    measured = facts.measured_hit_ratio if is_inside else None
+    legend_rows, entries = _legend(width, with_dot=measured is not None)
     top = 16 + legend_rows * 24 + 2 * _ROW
     bottom = top + _PANEL
     ticks = nice_ticks(100 * max(0.01, *misses, 0.0 if measured is None else 1 - measured), 5)
@@ -52,13 +56,13 @@ def draw(facts: CacheFacts, advice: Advice, width: float) -> str:
     drawn += _lines(facts, advice, axis, across, (top, bottom))
     if measured is not None:
         tip = svg.tip(f"measured: {words.percent(1 - measured)} from the disk")
-        place = across(axis.share(facts.memory_bytes)), up(100 * (1 - measured))
+        place = across(axis.share(facts.measured_at_bytes)), up(100 * (1 - measured))
         drawn.append(svg.element("circle", tip, cx=place[0], cy=place[1], r=_DOT, class_="measured-dot"))
     label = f"Share of what is read from {facts.title} that comes from the disk, over the size of its page cache"
     return svg.drawing(width, bottom + 46, label, *drawn)
 
 
-def _legend(width: float) -> tuple[int, list[str]]:
+def _legend(width: float, *, with_dot: bool) -> tuple[int, list[str]]:
     """Return how many rows the legend has, and its shapes."""
 
     def dot(x: float, y: float) -> str:
@@ -67,7 +71,7 @@ def _legend(width: float) -> tuple[int, list[str]]:
     entries = [
         legend.stroke("from the disk, by the model", "curve-line", width=26),
         legend.stroke("if misses took no room", "plain-line", width=26),
-        legend.Entry("as measured", 2 * _DOT, dot),
+        *([legend.Entry("as measured", 2 * _DOT, dot)] if with_dot else []),
     ]
     is_narrow = width < WIDE / 2
     return (2 if is_narrow else 1), legend.row(entries, 4 if is_narrow else _LEFT, 14, right=width)
@@ -83,7 +87,7 @@ def _grid(axis: MemoryAxis, across: Linear, up: Linear, ticks: list[float], widt
         x = across(axis.share(size_bytes))
         drawn.append(svg.line(x, up(ticks[-1]), x, up(0), class_="grid"))
         label = size_words(size_bytes)
-        if x + len(label) * 3 <= width:
+        if x + len(label) * _HALF_TICK_PX <= width:
             drawn.append(svg.text(x, up(0) + 16, label, class_="tick mid"))
     title = "page cache for the logs of this broker"
     drawn.append(svg.text((_LEFT + width - _RIGHT) / 2, up(0) + 36, title, class_="muted mid"))
@@ -93,8 +97,7 @@ def _grid(axis: MemoryAxis, across: Linear, up: Linear, ticks: list[float], widt
 def _lines(facts: CacheFacts, advice: Advice, axis: MemoryAxis, across: Linear, ends: tuple[float, float]) -> list[str]:
     """Return the memory of now and the one that is advised, each with its label in a row of its own above the panel."""
     top, bottom = ends
-    misses = words.percent(1 - advice.now.hit_ratio)
-    marks = [("now", facts.memory_bytes, f"now {size_words(facts.memory_bytes)}: {misses} from disk")]
+    marks = [("now", facts.memory_bytes, words.mark(facts, advice))]
     wanted_bytes = advice.wanted_bytes
     if wanted_bytes is not None and axis.low_bytes <= wanted_bytes <= axis.high_bytes:
         marks.append(

@@ -29,19 +29,29 @@ class CacheFacts:
 
     broker: int
     memory_bytes: int
-    """What the page cache may take for logs."""
+    """What the page cache may take for logs, or what it is supposed to."""
     written_bytes_per_s: float
+    """To logs whose pages stay."""
     read_bytes_per_s: float
     distances: Weighted
     hit_bytes: int
     miss_bytes: int
     readers: tuple[Reader, ...]
     """Together they read what `distances` has, each byte once."""
+    present_bytes: int | None = None
+    """What the cache may take now, if `memory_bytes` is a memory that is supposed; None: unknown, or the same."""
+    is_supposed: bool = False
+    """Whether `memory_bytes` is what somebody asks about, and not what the broker has."""
 
     @property
     def title(self) -> str:
         """Return it in words."""
         return f"broker {self.broker}"
+
+    @property
+    def measured_at_bytes(self) -> int:
+        """The memory with which hits and misses were measured, as far as it is known."""
+        return self.memory_bytes if self.present_bytes is None else self.present_bytes
 
     @property
     def demand(self) -> Demand:
@@ -79,7 +89,7 @@ class CacheFacts:
         return 1 - self.distances.share_within(inf, by_bytes=True)
 
     def without(self, name: str) -> "CacheFacts":
-        """Return what would be left if one reader stopped; hits and misses, of which nobody knows that, are 0."""
+        """Return what would be left if one reader stopped; hits and misses, which would be others, are 0."""
         left = tuple(reader for reader in self.readers if reader.name != name)
         distances = Weighted(BYTES)
         for reader in left:

@@ -10,6 +10,7 @@ from syncline.lag_report.advice import Advice
 from syncline.lag_report.agreement import Agreement, agreements
 from syncline.lag_report.facts import CacheFacts
 from syncline.lag_report.style import STYLE
+from syncline.model.shown_names import shown_name
 from syncline.pictures.page import cards, document, figure
 from syncline.reassign.amounts import rate_words, size_words
 
@@ -52,12 +53,14 @@ def render(brokers: Sequence[tuple[CacheFacts, Advice]], origin: Origin) -> str:
 def _title(brokers: Sequence[tuple[CacheFacts, Advice]], lacking: Sequence[CacheFacts]) -> str:
     if not any(facts.read_bytes for facts, _ in brokers):
         return "Nobody has read anything yet."
+    is_supposed = any(facts.is_supposed for facts, _ in brokers)
     if not lacking:
-        return "Every broker serves its reads from memory."
+        return f"Every broker {'would serve' if is_supposed else 'serves'} its reads from memory."
     if len(brokers) == 1:
         return words.verdict(*brokers[0])
     names = ", ".join(str(facts.broker) for facts in lacking)
-    return f"{'Broker' if len(lacking) == 1 else 'Brokers'} {names}: too little memory for what is read."
+    little = "that would be too little memory" if is_supposed else "too little memory"
+    return f"{'Broker' if len(lacking) == 1 else 'Brokers'} {names}: {little} for what is read."
 
 
 def _cards(brokers: Sequence[tuple[CacheFacts, Advice]]) -> list[tuple[str, str]]:
@@ -65,11 +68,15 @@ def _cards(brokers: Sequence[tuple[CacheFacts, Advice]]) -> list[tuple[str, str]
     missed = sum(advice.now.disk_bytes_per_s for _, advice in brokers)
     needed = [advice.wanted_bytes for facts, advice in brokers if facts.read_bytes]
     total = sum(each for each in needed if each is not None)
+    is_supposed = any(facts.is_supposed for facts, _ in brokers)
     return [
-        (rate_words(sum(facts.written_bytes_per_s for facts, _ in brokers)), "is written"),
+        (rate_words(sum(facts.written_bytes_per_s for facts, _ in brokers)), "is written to logs whose pages stay"),
         (rate_words(read), "is read"),
-        (rate_words(missed), "of it from the disk"),
-        (size_words(sum(facts.memory_bytes for facts, _ in brokers)), "of page cache"),
+        (rate_words(missed), "of it would come from the disk" if is_supposed else "of it from the disk"),
+        (
+            size_words(sum(facts.memory_bytes for facts, _ in brokers)),
+            "of page cache are supposed" if is_supposed else "of page cache",
+        ),
         *([(size_words(total), "would serve 99 % of the reads")] if needed and None not in needed else []),
     ]
 
@@ -85,7 +92,7 @@ def _broker(number: int, facts: CacheFacts, advice: Advice) -> str:
         words.verdict(facts, advice),
         words.need(facts, advice),
         words.residence(facts, advice),
-        words.blame(advice),
+        words.blame(facts, advice),
     ]
     drawing, narrow = (curve_picture.draw(facts, advice, width) for width in (curve_picture.WIDE, curve_picture.NARROW))
     section = figure(str(number), title, " ".join(filter(None, said)), drawing, _NOTE, narrow=narrow)
@@ -94,7 +101,7 @@ def _broker(number: int, facts: CacheFacts, advice: Advice) -> str:
 
 def _readers(advice: Advice) -> str:
     rows = "".join(
-        f"<tr><td>{escape(each.reader)}</td>{_number(words.percent(each.hit_ratio))}"
+        f"<tr><td>{escape(shown_name(each.reader))}</td>{_number(words.percent(each.hit_ratio))}"
         f"{_number(rate_words(each.disk_bytes_per_s))}{_number(words.percent(each.share))}</tr>"
         for each in advice.misses[:_READERS_MAX]
     )

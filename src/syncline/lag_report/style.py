@@ -21,7 +21,8 @@ OWN: Final = {
 
 _RULES: Final = """
 .scroll{overflow-x:auto} td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.readers{margin:14px 0 0} .agreed li{padding:6px 0;border-top:1px solid var(--grid)}
+.readers{margin:14px 0 0} .readers td:first-child{min-width:8em} .readers td,.message{overflow-wrap:anywhere}
+.agreed li{padding:6px 0;border-top:1px solid var(--grid)}
 .picture.both .narrow svg{max-width:520px}
 svg .panel{fill:none;stroke:var(--edge);stroke-width:1}
 svg .curve-area{fill:var(--curve-soft);stroke:none} svg .curve-line{stroke:var(--curve);stroke-width:2}

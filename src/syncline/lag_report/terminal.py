@@ -11,6 +11,7 @@ from syncline.lag_report import words
 from syncline.lag_report.advice import WANTED, Advice
 from syncline.lag_report.facts import CacheFacts
 from syncline.lag_report.memory_axis import MemoryAxis, axis_of
+from syncline.model.shown_names import columns_of, shown_name
 from syncline.pictures.scales import nice_ticks
 from syncline.reassign.amounts import rate_words, size_words
 
@@ -37,7 +38,7 @@ def lines_of(facts: CacheFacts, advice: Advice, width: int) -> list[str]:
     said = [words.verdict(facts, advice), words.need(facts, advice)]
     if not facts.read_bytes:
         return said
-    said += [words.residence(facts, advice), words.blame(advice)]
+    said += [words.residence(facts, advice), words.blame(facts, advice)]
     return [*filter(None, said), "", *chart(facts, advice, max(width, WIDTH_MIN)), *_readers(advice)]
 
 
@@ -48,7 +49,7 @@ def chart(facts: CacheFacts, advice: Advice, width: int) -> list[str]:
     misses = [1 - point.hit_ratio for point in points]
     ticks = nice_ticks(max(0.01, *misses) * 100, 5)
     marks = _marks(facts, advice, axis, columns)
-    lines = [f"{'from disk':<{_LEFT + 2}}"]
+    lines = ["from disk"]
     for row in reversed(range(_HEIGHT)):
         cells = [_cell(miss * 100 / ticks[-1] * _HEIGHT - row) for miss in misses]
         for mark in marks:
@@ -81,8 +82,7 @@ def _marks(facts: CacheFacts, advice: Advice, axis: MemoryAxis, columns: int) ->
     def column(memory_bytes: float) -> int:
         return round(axis.share(memory_bytes) * (columns - 1))
 
-    misses = words.percent(1 - advice.now.hit_ratio)
-    found = [_Mark(column(facts.memory_bytes), "│", f"now {size_words(facts.memory_bytes)}: {misses} from disk")]
+    found = [_Mark(column(facts.memory_bytes), "│", words.mark(facts, advice))]
     wanted_bytes = advice.wanted_bytes
     if wanted_bytes is not None and axis.low_bytes <= wanted_bytes <= axis.high_bytes:
         wanted = _Mark(column(wanted_bytes), "┊", f"{size_words(wanted_bytes)}: {words.percent(1 - WANTED)} from disk")
@@ -115,11 +115,19 @@ def _pointing(mark: _Mark, columns: int) -> str:
 def _readers(advice: Advice) -> list[str]:
     """Return a table of who misses, the worst first."""
     rows = [
-        (each.reader, words.percent(each.hit_ratio), rate_words(each.disk_bytes_per_s), words.percent(each.share))
+        (
+            shown_name(each.reader),
+            words.percent(each.hit_ratio),
+            rate_words(each.disk_bytes_per_s),
+            words.percent(each.share),
+        )
         for each in advice.misses[:_READERS_MAX]
     ]
     table = [("READER", "FROM MEMORY", "FROM DISK", "OF ALL MISSES"), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    widths = [max(columns_of(row[column]) for row in table) for column in range(4)]
+    lines = [
+        "  ".join(cell + " " * (width - columns_of(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
     hidden = len(advice.misses) - len(rows)
     return ["", *lines, *([f"and {hidden} more"] if hidden else [])]

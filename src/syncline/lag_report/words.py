@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from syncline.lag_report.advice import WANTED, Advice
 from syncline.lag_report.agreement import AGREED_POINTS, Agreement, Outcome, mean_points
 from syncline.lag_report.facts import CacheFacts
+from syncline.model.shown_names import shown_name
 from syncline.reassign.amounts import rate_words, size_words, span_words
 
 
@@ -18,9 +19,11 @@ def percent(share: float) -> str:
 
 
 def verdict(facts: CacheFacts, advice: Advice) -> str:
-    """Return what the cache does now."""
+    """Return what the cache does now, or would do with the memory that is supposed."""
     if not facts.read_bytes:
         return f"Nobody has read from {facts.title}."
+    if facts.is_supposed:
+        return _supposed(facts, advice)
     cache = f"its page cache of {size_words(facts.memory_bytes)}"
     if advice.now.hit_ratio >= 1:
         return f"{_capital(facts.title)} serves all reads from {cache}."
@@ -28,6 +31,21 @@ def verdict(facts: CacheFacts, advice: Advice) -> str:
         f"{_capital(facts.title)} serves {percent(advice.now.hit_ratio)} of what is read from {cache}; "
         f"the rest, {rate_words(advice.now.disk_bytes_per_s)}, comes from the disk."
     )
+
+
+def _supposed(facts: CacheFacts, advice: Advice) -> str:
+    said = f"With {size_words(facts.memory_bytes)} of page cache, {facts.title} would serve"
+    if advice.now.hit_ratio >= 1:
+        said = f"{said} all that is read from memory."
+    else:
+        said = (
+            f"{said} {percent(advice.now.hit_ratio)} of what is read from memory; the rest, "
+            f"{rate_words(advice.now.disk_bytes_per_s)}, would come from the disk."
+        )
+    if advice.present is None:
+        return said
+    present = "all of it" if advice.present.hit_ratio >= 1 else percent(advice.present.hit_ratio)
+    return f"{said} Now, with {size_words(advice.present.memory_bytes)}, it serves {present}."
 
 
 def need(facts: CacheFacts, advice: Advice) -> str:
@@ -38,19 +56,20 @@ def need(facts: CacheFacts, advice: Advice) -> str:
     if advice.wanted_bytes is None:
         return (
             f"No memory serves {wanted} of the reads: {percent(facts.out_of_reach)} of the bytes were of pages that "
-            "nothing kept."
+            "nothing kept (page.cache.leader.budget.bytes, page.cache.follower.keep.bytes)."
         )
     what = f"To serve {wanted} of the reads from memory, this broker needs {size_words(advice.wanted_bytes)}"
-    return f"{what}, which it has." if advice.has_enough else f"{what} of page cache."
+    has = "would have" if facts.is_supposed else "has"
+    return f"{what}, which it {has}." if advice.has_enough else f"{what} of page cache."
 
 
 def residence(facts: CacheFacts, advice: Advice) -> str:
     """Return for how long pages stay, and what misses cost besides."""
     if not facts.written_bytes_per_s:
-        return "Nothing is written, so pages stay."
-    said = (
-        f"With {rate_words(facts.written_bytes_per_s)} written, a page stays for {span_words(advice.now.residence_s)}."
-    )
+        return "Nothing is written to logs whose pages stay."
+    stays = "would stay" if facts.is_supposed else "stays"
+    span = span_words(advice.now.residence_s)
+    said = f"With {rate_words(facts.written_bytes_per_s)} written, a page {stays} for {span}."
     lost_points = 100 * (advice.without_pollution.hit_ratio - advice.now.hit_ratio)
     if lost_points < 0.05:
         return said
@@ -60,17 +79,24 @@ def residence(facts: CacheFacts, advice: Advice) -> str:
     )
 
 
-def blame(advice: Advice) -> str:
+def blame(facts: CacheFacts, advice: Advice) -> str:
     """Return who makes the misses, "" if there are none or no reader stands out."""
     if advice.worst is None or not advice.now.disk_bytes_per_s:
         return ""
     worst = advice.misses[0]
-    said = f"{_capital(worst.reader)} makes {percent(worst.share)} of the misses"
+    makes = "would make" if facts.is_supposed else "makes"
+    said = f"{_capital(shown_name(worst.reader))} {makes} {percent(worst.share)} of the misses"
     if advice.needed_without_worst is None:
         return f"{said}."
     if not advice.needed_without_worst:
         return f"{said}; the others need no memory to speak of for {percent(WANTED)}."
     return f"{said}; without it, {size_words(advice.needed_without_worst)} would serve {percent(WANTED)} of the rest."
+
+
+def mark(facts: CacheFacts, advice: Advice) -> str:
+    """Return what stands beside the memory in a picture."""
+    misses = percent(1 - advice.now.hit_ratio)
+    return f"{'with' if facts.is_supposed else 'now'} {size_words(facts.memory_bytes)}: {misses} from disk"
 
 
 def agreed(compared: Sequence[Agreement]) -> str:

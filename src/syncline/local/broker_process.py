@@ -26,12 +26,14 @@ from syncline.coordination.sqlite import SqliteCoordination
 from syncline.local.bursts import Bursts, ObjectHeap
 from syncline.local.control_secret import ensure_secret
 from syncline.local.cyclic_garbage import OldGarbage, SparseLooks, collect_in_small_parts, collect_rarely
-from syncline.local.memory import GivesBack, keep_freed_memory, machine_memory_bytes
+from syncline.local.loop_clock import LoopClock
+from syncline.local.memory import GivesBack, free_kept_objects, keep_freed_memory, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
+from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
-from syncline.node.handlers import import_for_brokers
+from syncline.node.handlers import import_for_brokers, import_for_moves
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError, WrongOwnerError
@@ -52,7 +54,7 @@ STOP_TIMEOUT_S = 30.0
 # The exit code of a process that could not use its data directory: other brokers can go on without it.
 DISK_EXIT = 3
 SWITCH_INTERVAL_S = 0.0005
-# After this, the code that brokers need among themselves is imported: the start itself needs little of it.
+# After this, code is imported that brokers need among themselves, and for moves: the start itself needs little of it.
 IMPORT_AFTER_S = 1.0
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
@@ -160,8 +162,9 @@ class BrokerProcess:
         if self._supervisor_alive_fd is not None:
             loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
             _go_on_without_parent()
-        clock = SystemClock()
-        holds = LoopHolds(clock)
+        clock = SystemClock(BrokerConfig.resolve(self._config).clock_offset_ms)
+        loop_clock = LoopClock()
+        holds = LoopHolds(loop_clock, loop_clock.worked_ms, loop_clock.look_ms)
         call_soon = holds.counted(loop.call_soon_threadsafe)
         disk = RealDisk(call_soon)
         coordination = SqliteCoordination(str(self._cluster_directory), call_soon)
@@ -199,8 +202,9 @@ class BrokerProcess:
         collect_in_small_parts()
         bursts, sparse_looks = Bursts(loop, ObjectHeap().use_system), SparseLooks()
         node.before_long_requests(bursts.begins)
-        gives_back, old_garbage = GivesBack(loop, holds, end_threads=disk.end_idle_threads), OldGarbage(loop, holds)
-        importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, import_for_brokers, _imported)
+        gives_back = GivesBack(loop, holds, end_threads=disk.end_idle_threads, free=_free_what_is_kept)
+        old_garbage = OldGarbage(loop, holds)
+        importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, _import_ahead, _imported)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
         importing.cancel()
@@ -255,9 +259,23 @@ class BrokerProcess:
         return Listen(host=HOST, port=listener.getsockname()[1], listener=listener)
 
 
+def _import_ahead() -> None:
+    import_for_brokers()
+    import_for_moves()
+
+
 def _imported(outcome: Exception | None) -> None:
     if outcome is not None:
-        log.warning("what brokers ask each other could not be imported, which is tried again when asked: %s", outcome)
+        log.warning("what brokers may be asked could not be imported, which is tried again when asked: %s", outcome)
+
+
+def _free_what_is_kept() -> None:
+    """Free what is kept in case that it is needed again."""
+    # The start needs little of it.
+    from syncline.wire.stepwise import forget_plans
+
+    forget_plans()
+    free_kept_objects()
 
 
 def _process_figures() -> "ProcessFigures":

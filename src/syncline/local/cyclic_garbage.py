@@ -1,9 +1,9 @@
 """Cyclic garbage: when Python's collector looks for it, and how many objects it visits in one go.
 
-A collection holds the event loop while it visits objects, some 100 ns each. Python's collector has three generations:
-young objects are visited often, survivors move to the middle and then to the old one. What may be visited in one go is
-therefore decided by how many survive until the next look: a request with a hundred thousand items makes a million
-objects that all survive.
+A collection holds the event loop while it visits objects and all that these refer to, up to two microseconds for each.
+Python's collector has three generations: young objects are visited often, survivors move to the middle and then to the
+old one. What may be visited in one go is therefore decided by how many survive until the next look: a request with a
+hundred thousand items makes a million objects that all survive.
 
     until the broker serves     rarely: a start makes objects that stay
     from then on                all objects there are stay unvisited (frozen, until `local.memory` first gives memory
@@ -29,8 +29,8 @@ from syncline.node.loop_holds import LoopHolds
 # While starting: new objects before the young generation is looked at, its collections before one of the middle
 # generation, and those before one of the old.
 STARTING: Final = (50_000, 20, 100)
-# While serving. The middle generation is visited with the young one, when it has the survivors of four collections.
-SERVING: Final = (8_000, 3, 5_000)
+# While serving. The middle generation is visited with the young one, when it has the survivors of one collection.
+SERVING: Final = (1_500, 0, 50_000)
 VISITED_MAX: Final = (SERVING[1] + 2) * (SERVING[0] + 100)
 
 # After a look, the collector pauses so many times as long as it took.
@@ -40,7 +40,7 @@ LOOK_S: Final = 30.0
 # The share of a processor above which a broker is not idle: one without clients uses less.
 IDLE_SHARE: Final = 0.03
 # Collections of the middle generation after which looking at the old one is worth its time.
-WORTHWHILE: Final = 10
+WORTHWHILE: Final = 130
 
 
 def collect_rarely() -> None:
@@ -57,9 +57,12 @@ def collect_in_small_parts() -> None:
 class SparseLooks:
     """Bounds the share of time that looks at young objects take, to one in `PAUSE`.
 
-    A request that makes a million objects would be interrupted by a hundred looks, which together take longer than
+    A request that makes a million objects would be interrupted by six hundred looks, which together take longer than
     the request and find nothing. Objects that are young during a pause are put out of the collector's sight, which
-    takes no time; they belong to the old generation when `local.memory` next gives memory back.
+    takes no time; all that are out of sight belong to the old generation when `local.memory` next gives memory back.
+
+    So are young objects that are too many for one look. The collector counts new objects less freed ones, of any age:
+    where fifty thousand new ones replace as many old ones, its next look would take 50 ms.
     """
 
     def __init__(self, *, now_s: Callable[[], float] = time.perf_counter) -> None:
@@ -74,7 +77,7 @@ class SparseLooks:
         now_s = self._now_s()
         if phase == "start":
             self._began_s = now_s
-            if now_s < self._paused_until_s:
+            if now_s < self._paused_until_s or _young(info["generation"]) > VISITED_MAX:
                 gc.freeze()
         elif self._began_s >= self._paused_until_s:
             self._paused_until_s = now_s + PAUSE * (now_s - self._began_s)
@@ -82,6 +85,11 @@ class SparseLooks:
     def close(self) -> None:
         """Let the collector look whenever it wants to."""
         gc.callbacks.remove(self._collector_looks)
+
+
+def _young(generation: int) -> int:
+    """Return how many objects a look at this generation visits; a hundred take a microsecond."""
+    return sum(len(gc.get_objects(generation=each)) for each in range(generation + 1))
 
 
 class OldGarbage:

@@ -12,12 +12,16 @@ Python keeps up to two thousand freed tuples of each length for the next ones. A
 and each keeps a page. Only a look of the collector at everything empties these lists, so there is one that has nothing
 to look at. What small objects take otherwise is told in `local.bursts`.
 
-The C library keeps some freed pieces of each size for each thread (its *tcache*), wherever they lie, and a thread has a
-stack. So threads without work end before memory is given back.
+The C library keeps seven freed pieces of each size for each thread (its *tcache*), wherever they lie, and a thread has
+a stack. So threads without work end before memory is given back, and the loop's thread exchanges its pieces for others:
+the allocator takes those from gaps between what is in use, where they keep no page.
 
 Python also remembers by which names it last looked something up in a class, four thousand of them, and finds a name by
 where it lies. Until version 3.12, each `match` with a class makes the name `__match_args__` anew: thousands of equal
 ones are remembered, each in a page of a burst.
+
+How the rows of a long list are read and written is found out while the first one is served, thousands of small objects
+that live on (`wire.stepwise`). They are forgotten, too, and found out again by the next such list.
 
 The allocator is locked meanwhile: up to 1 ms per returned megabyte, far less if there is nothing to return. So a broker
 looks every half minute, and only after one in which it was mostly idle: a busy one would need the memory again.
@@ -50,6 +54,10 @@ M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
 KEPT_BUFFER_BYTES: Final = 8 << 20
 KEPT_BYTES_MAX: Final = 32 << 20
+# Of the sizes and the number of freed pieces that glibc keeps for a thread. Source: glibc's manual, "Memory Allocation
+# Tunables".
+PIECE_BYTES: Final = range(24, 1_033, 16)
+PIECES: Final = 7
 
 LOOK_S: Final = 30.0
 GROWTH_BYTES: Final = 4 << 20
@@ -106,9 +114,26 @@ def free_kept_objects() -> None:
     sys._clear_type_cache()  # noqa: SLF001 - it is documented, for such references
 
 
+def exchange_kept_pieces() -> None:
+    """Have the C library keep other freed pieces for this thread; without glibc nothing is gained.
+
+    Those that it keeps are taken, and others; then the others are freed first, and kept. The interpreter's lock is held
+    throughout: each call takes less than giving it to another thread.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.PyDLL(None)
+        allocate, free = library.malloc, library.free
+        allocate.argtypes, allocate.restype = (ctypes.c_size_t,), ctypes.c_void_p
+        free.argtypes, free.restype = (ctypes.c_void_p,), None
+        kept, others = ([allocate(size) for size in PIECE_BYTES for _ in range(PIECES)] for _ in range(2))
+        for piece in (*others, *kept):
+            free(piece)
+
+
 def trim_heap() -> None:
     """Return free pages of the C library to the system; without glibc nothing happens."""
     with contextlib.suppress(OSError, AttributeError):
+        exchange_kept_pieces()
         ctypes.CDLL(None).malloc_trim(0)
 
 

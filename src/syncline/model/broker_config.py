@@ -76,6 +76,8 @@ class BrokerConfig:
         "The rack of this broker: new replicas are spread over racks.")
     broker_session_timeout_ms: int = setting(INT, 9_000, READ_ONLY,
         "A broker silent for longer is fenced: it leads nothing and is in no in-sync set.")
+    clock_offset_ms: int = setting(LONG, 0, READ_ONLY,
+        "By how much this broker's wall clock is ahead of the machine's; for demonstrations only.", hidden=True)
     compression_type: str = setting(STRING, "producer", CLUSTER_WIDE,
         "The default of the topic configuration of this name.", check=COMPRESSIONS)
     connections_max_idle_ms: int = setting(LONG, 600_000, READ_ONLY,
@@ -122,6 +124,9 @@ class BrokerConfig:
         "Smaller segments than Kafka allows, for tests.", check=at_least(1), hidden=True)
     journal_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether decisions and measurements are written to the journal topic.", own=True)
+    journal_group_lag_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
+        "How often it is sampled for the journal how far groups are behind, and consumers' fetches.",
+        check=at_least(1), own=True)
     journal_progress_interval_ms: int = setting(LONG, 1_000, READ_ONLY,
         "How often the progress of followers is sampled for the journal.", check=at_least(1), own=True)
     journal_topic_replication_factor: int = setting(SHORT, 3, READ_ONLY,
@@ -135,6 +140,10 @@ class BrokerConfig:
     lag_commit_min_distance_ms: int = setting(LONG, 0, READ_ONLY,
         "A commit that comes sooner than this after the last one takes its place among those remembered.",
         check=at_least(0), own=True)
+    lag_metrics_detail: str = setting(STRING, "partition", READ_ONLY,
+        "For what the metrics show the lag of groups: each partition, each topic (sums, and the longest wait), or only"
+        " the group; group also leaves out what consumers of single topics and single clients read.",
+        check=one_of("group", "topic", "partition"), own=True)
     lag_refresh_interval_ms: int = setting(LONG, 30_000, READ_ONLY,
         "How often coordinators sample where partitions end, for the status of their groups and for speeds.",
         check=at_least(1), own=True)
@@ -230,6 +239,9 @@ class BrokerConfig:
         "How many fetch sessions a broker remembers.", check=at_least(0))
     message_max_bytes: int = setting(INT, 1_048_588, CLUSTER_WIDE,
         "The default of max.message.bytes.", check=at_least(0))
+    metrics_compatible: tuple[str, ...] = setting(LIST, (), READ_ONLY,
+        "Exporters whose metrics are served, too, each at /metrics/NAME: kafka_exporter, kminion, kafka-lag-exporter.",
+        check=one_of("kafka_exporter", "kminion", "kafka-lag-exporter"), own=True)
     metrics_label_names: str = setting(STRING, "lowercase", READ_ONLY,
         "How the metrics spell the labels of Kafka that are of several words: delayedoperation, or delayedOperation.",
         check=one_of("lowercase", "kafka"), own=True)

@@ -34,6 +34,8 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
     acknowledgements    interval_ms | count | p50_ms, p99_ms, max_ms
     fault               kind, target string | phase: begin, end | note string
 
+`lag_events` has the events of consumer lag.
+
 Who writes what:
 
 - a leader: its ISR changes, the stalls of its watermark, and the progress of its followers;
@@ -65,6 +67,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.lag_events import FetchLagSample, GroupLagSample, GroupStatusChange
 from syncline.model.reasons import Reason, reason_of
 
 # 2: reasons are values of `reasons.Reason`; they were text before.
@@ -327,10 +330,13 @@ KnownEvent: TypeAlias = (
     | Throttle
     | Move
     | Acknowledgements
+    | FetchLagSample
+    | GroupLagSample
+    | GroupStatusChange
     | Fault
 )
 # Measurements: many, and of use only together with others.
-Sample: TypeAlias = FollowerProgress | Acknowledgements
+Sample: TypeAlias = FollowerProgress | Acknowledgements | FetchLagSample | GroupLagSample
 Event: TypeAlias = KnownEvent | UnknownEvent
 
 _CLASSES: Final[tuple[type[KnownEvent], ...]] = get_args(KnownEvent)
@@ -342,6 +348,7 @@ _OWN_FIELDS: Final[dict[type[KnownEvent], tuple[str, ...]]] = {
 _ENVELOPE: Final = frozenset({"v", "type", "ts_ms", "broker"})
 _LISTS: Final = frozenset(
     {"before", "after", "isr", "isr_before", "replicas", "adding", "removing", "original", "taken"}
+    | {"behind_bytes", "event_ms", "age_ms", "distance_bytes", "rows", "findings"}
 )
 
 # One encoder for all: `json.dumps` with separators would build one per call. Keys keep our order.
@@ -393,7 +400,7 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
 
 
 def journal_key(event: Event) -> bytes:
-    """Return the key of the event's journal record: its partition, its broker, its move, or its fault's target."""
+    """Return the key of the event's journal record: its partition, broker, group or move, or its fault's target."""
     match event:
         case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark() | Reassignment():
             return f"{event.topic}-{event.partition}".encode()
@@ -401,7 +408,9 @@ def journal_key(event: Event) -> bytes:
             return f"{event.topic}-{event.partition}".encode()
         case BrokerState() | Observation():
             return f"broker-{event.subject}".encode()
-        case Throttle() | Acknowledgements():
+        case GroupLagSample() | GroupStatusChange():
+            return f"group-{event.group}".encode()
+        case Throttle() | Acknowledgements() | FetchLagSample():
             return f"broker-{event.broker}".encode()
         case Move():
             return f"move-{event.move}".encode()

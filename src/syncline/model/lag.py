@@ -108,7 +108,7 @@ class PartitionEnds(NamedTuple):
 class OffsetPlace(NamedTuple):
     """Where an offset lies in its log: facts that do not change under one leader epoch.
 
-    At the log end there is no record yet: its place is (end, -1, -1), and nobody keeps it.
+    At the log end there is no record yet: its place is (end, -1, -1), and is not kept.
     """
 
     offset: Offset

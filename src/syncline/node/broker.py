@@ -41,8 +41,10 @@ from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.isr_ticks import IsrTicks
 from syncline.node.journal import Journal
+from syncline.node.lag.cache_window import CacheWindow
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.on_demand import LagOnDemand
+from syncline.node.lag.read_positions import ReadPositions
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.long_requests import LongRequests
@@ -114,7 +116,7 @@ class Broker:
         self.partitions: Mapping[TopicPartition, Partition] = partitions
         # Parts that the others use.
         known_brokers = KnownBrokers()
-        tasks = self.tasks = Tasks(loop)
+        tasks = self.tasks = Tasks(loop, holds)
         clients = Clients(
             loop=loop,
             clock=clock,
@@ -165,7 +167,9 @@ class Broker:
             links=links,
             tasks=tasks,
             disk=disk,
+            positions=ReadPositions(),
             groups=lambda: self._groups.coordinator,
+            note=self.reporting.journal.note,
         )
         groups = self._groups = GroupsOnDemand(
             clock=clock,
@@ -236,8 +240,10 @@ class Broker:
             counters=counters,
             throttle=throttles.leader,
             lag=FetchLag(),
+            positions=lag.positions,
         )
-        throttles.connect(HeldForFollowers(sessions, partitions), replicas.fetchers)
+        self.cache = CacheWindow(clock, self.fetching.lag, logs.written)
+        throttles.connect(HeldForFollowers(sessions, partitions), replicas.fetchers, replicas.fetchers.go)
         self.producing = Producing(
             clock=clock,
             cluster=cluster,

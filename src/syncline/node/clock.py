@@ -20,7 +20,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The operating system's clocks."""
+    """The operating system's clocks; its wall clock may be set wrong on purpose."""
+
+    def __init__(self, offset_ms: int = 0) -> None:
+        self._offset_ms = offset_ms
 
     def mono_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
@@ -28,4 +31,4 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self._offset_ms

@@ -81,7 +81,7 @@ class Clockwork:
         try:
             for _ in self._under_way[name]:
                 count += 1
-                if count >= STEPS_PER_SLICE or self._holds.now_ms() - began_ms >= SLICE_MS:
+                if count >= STEPS_PER_SLICE or self._holds.look_ms() - began_ms >= SLICE_MS:
                     self._loop.call_soon(self._go_on, name)
                     return
         except Exception:

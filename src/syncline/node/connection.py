@@ -202,8 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         Most reads bring one request. Then there is no limit to ask for, and the clock is read twice.
         """
         dispatcher, limit_ms = self._dispatcher, quantum_ms
-        now_ms = dispatcher.holds.now_ms
-        began_ms = now_ms()
+        holds, look_ms = dispatcher.holds, dispatcher.holds.look_ms
+        # Within a turn, it is the turn that begins and ends.
+        began_ms = holds.now_ms() if quantum_ms is None else look_ms()
         count = 0
         self._outgoing.collects = True
         if quantum_ms is None:
@@ -217,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 if limit_ms is None:
                     limit_ms = dispatcher.received.limit_ms(self.listener)
-                if now_ms() - began_ms >= limit_ms:
+                if look_ms() - began_ms >= limit_ms:
                     self._is_out_of_time = True
                     self.update_reading()
                     dispatcher.received.wait(self)
@@ -242,14 +243,12 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.connection_lost(self)
 
     def _handle(self, frame: memoryview) -> None:
-        header = parse_request_header(frame)
-        if is_too_large(header.key, len(frame)):
-            raise DecodeError(f"a request of {len(frame)} bytes, API key {header.key}")
-        request = Request(
-            self, header.key, header.version, header.correlation_id, header.client_id, frame, header.body_position
-        )
+        key, version, correlation_id, client_id, position = parse_request_header(frame)
+        if is_too_large(key, len(frame)):
+            raise DecodeError(f"a request of {len(frame)} bytes, API key {key}")
+        request = Request(self, key, version, correlation_id, client_id, frame, position)
         self._pending.append(request)
-        self.client_id = header.client_id
+        self.client_id = client_id
         self._dispatcher.dispatch(request)
         if request not in self._waits_for and request not in self._out_of_turn:
             # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
@@ -303,6 +302,9 @@ class Connection(asyncio.BufferedProtocol):
         elif request in self._pending:
             self._pending.remove(request)
             self._out_of_turn[request] = None
+            # What was answered behind it waited for it alone.
+            while self._pending and self._pending[0].is_done:
+                self._write(self._pending.popleft())
 
     def _write(self, request: Request) -> None:
         parts = request.take_answer()

@@ -50,6 +50,7 @@ Verb = Callable[[Any, Fields], Answer | Awaitable[Answer]]
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "broker.describe": ("control", "describe"),
     "broker.partition": ("control", "partition"),
+    "cache.show": ("lag.cache_verbs", "show"),
     "faults.add": ("faults.verbs", "add"),
     "faults.list": ("faults.verbs", "show"),
     "faults.clear": ("faults.verbs", "clear"),
@@ -57,6 +58,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "journal.unwritten": ("journal", "show"),
     "lag.group": ("lag.verbs", "group"),
     "lag.groups": ("lag.verbs", "groups"),
+    "lag.places": ("lag.place_verbs", "places"),
+    "lag.readers": ("lag.reader_verbs", "readers"),
     "replicas.show": ("replica_view", "show"),
     "replication.views": ("partition_status", "peers"),
     "status.partitions": ("partition_status", "show"),

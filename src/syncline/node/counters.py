@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from syncline.model.ids import TopicPartition
+from syncline.model.tables import shrink
 from syncline.node.acknowledgements import Waits
 from syncline.records.validate import Fault
 
@@ -84,13 +85,16 @@ class TopicCounters:
 class ReplicationBytes:
     """Bytes of records that this broker got from leaders and sent to followers; `moved_*` to replicas being added."""
 
-    __slots__ = ("bytes_in", "bytes_out", "moved_in", "moved_out")
+    __slots__ = ("bytes_in", "bytes_out", "moved_in", "moved_in_at_ms", "moved_out", "moved_out_at_ms")
 
     def __init__(self) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
         self.moved_in = 0
         self.moved_out = 0
+        # When that was last, by the monotonic clock.
+        self.moved_in_at_ms = 0
+        self.moved_out_at_ms = 0
 
 
 class Counters:
@@ -122,7 +126,7 @@ class Counters:
         # Topics that this broker no longer hosts, and requests for topics that it never hosted.
         self.elsewhere = TopicCounters()
         self.replication = ReplicationBytes()
-        # Reads for fetches: on the loop, or in a worker thread.
+        # Reads for fetches: what was in memory, and what was not.
         self.memory_read_bytes = 0
         self.disk_read_bytes = 0
         # Clients' batches that were refused, by reason.
@@ -161,16 +165,18 @@ class Counters:
         assert counters.hosted >= 0, f"{key} is dropped, but was not hosted"
         if not counters.hosted:
             self.elsewhere.add(self.topics.pop(key.topic))
+            shrink(self.topics)
 
     def of(self, topic: str) -> TopicCounters:
         """Return the counters for requests for a topic, whether this broker hosts it or not."""
         return self.topics.get(topic, self.elsewhere)
 
-    def replicated_in(self, size_bytes: int, *, is_moved: bool) -> None:
+    def replicated_in(self, size_bytes: int, now_ms: int, *, is_moved: bool) -> None:
         """Count bytes that this broker fetched from a leader; moved if it is being added to the replicas."""
         self.replication.bytes_in += size_bytes
         if is_moved:
             self.replication.moved_in += size_bytes
+            self.replication.moved_in_at_ms = now_ms
 
     def produce_expired(self, key: TopicPartition) -> None:
         """Count a partition whose records were not committed before their request timed out."""

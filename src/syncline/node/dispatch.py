@@ -10,6 +10,7 @@ is closed (the client retries), and the broker continues.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from syncline.model.tables import shrink
 from syncline.node.clients.clients import Clients
 from syncline.node.counters import request_kind
 from syncline.node.long_requests import LongRequests
@@ -49,6 +50,8 @@ class Settles(Protocol):
 
     # Whether the current callback ends with `settle`.
     will_settle: bool
+    # Whether it is just now that they look again.
+    is_settling: bool
 
     def settle(self) -> None:
         """Answer them."""
@@ -121,7 +124,11 @@ class Dispatcher(Generic[HostT]):
 
     def step(self, request: "Request", steps: "Steps") -> None:
         """Work on a request in steps, now and between other work."""
-        self._stepping.begin(request, steps)
+        if self.woken.is_settling:
+            # The callback has done its own work, and wakes many, maybe.
+            self._stepping.begin_later(request, steps)
+        else:
+            self._stepping.begin(request, steps)
 
     def refuse_produce(self) -> None:
         """From now on, close each connection that sends a Produce request: the cluster is stopping."""
@@ -146,6 +153,7 @@ class Dispatcher(Generic[HostT]):
     def connection_lost(self, connection: "Connection") -> None:
         """Forget a connection, and report that it has ended."""
         self.connections.pop(connection, None)
+        shrink(self.connections)
         self.clients.places.left(connection)
         self._on_connection_lost(connection)
 

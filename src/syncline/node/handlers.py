@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         api_20006_copies,
         api_20007_lag,
         api_20008_append_times,
+        api_20009_group_rows,
     )
     from syncline.node.broker import Broker
 
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         api_20006_copies.handle,
         api_20007_lag.handle,
         api_20008_append_times.handle,
+        api_20009_group_rows.handle,
     )
 
 # Every broker needs these at its start.
@@ -120,6 +122,7 @@ _MODULES: Final = (
     "api_20006_copies",
     "api_20007_lag",
     "api_20008_append_times",
+    "api_20009_group_rows",
 )
 
 
@@ -135,6 +138,24 @@ _SCHEMAS: Final = (
     (ApiKey.BROKER_HEARTBEAT, 1),
 )
 
+# What requests of `syncline reassign` and `syncline throttle` need: several of them come at once, and each would hold
+# the loop of a broker for ten milliseconds while its code and its schema are imported.
+_FOR_MOVES: Final = (
+    "syncline.core.cluster.config_changes",
+    "syncline.core.cluster.reassignments",
+    "syncline.node.api.api_32_describe_configs",
+    "syncline.node.api.api_35_describe_log_dirs",
+    "syncline.node.controller.reassignments",
+)
+_SCHEMAS_FOR_MOVES: Final = (
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1),
+    (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0),
+    (ApiKey.METADATA, 12),
+    (ApiKey.DESCRIBE_LOG_DIRS, 4),
+    (ApiKey.DESCRIBE_CONFIGS, 4),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1),
+)
+
 
 def import_for_brokers() -> None:
     """Import what brokers need among themselves, in a worker, before the process may lack descriptors for that.
@@ -144,6 +165,13 @@ def import_for_brokers() -> None:
     for name in (*(f"syncline.node.api.{each}" for each in _AMONG_BROKERS), *_BEHIND_THEM):
         import_module(name)
     preload_schemas(_SCHEMAS)
+
+
+def import_for_moves() -> None:
+    """Import what commands about moves and throttles ask for, in a worker: on the loop it would hold all requests."""
+    for name in _FOR_MOVES:
+        import_module(name)
+    preload_schemas(_SCHEMAS_FOR_MOVES)
 
 
 class Handlers:

@@ -4,7 +4,7 @@ A few times per second a broker writes its new events as one batch to the leader
 of the journal's partition, with acks=all: a leader that is cut off and does not
 know yet that it was deposed would lose what only it has, and people ask about
 just these events later. No decision waits for its event to be written. While the
-journal topic cannot be written, events wait, up to a bound; beyond it, the oldest
+journal topic cannot be written, events wait, up to a number and a size; beyond it, the oldest
 samples are dropped first, then the oldest decisions. An event whose
 acknowledgement was lost is written again, so readers may see it twice. Tools on
 this machine can read the waiting events (`journal.unwritten`), which matter most
@@ -16,7 +16,6 @@ Times in ms. The record's timestamp is the event's own.
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,6 +28,7 @@ from syncline.node.live_configs import LiveConfigs
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.node.tasks import Tasks
 from syncline.node.topic_creation import TopicCreation
+from syncline.node.waiting_events import WaitingEvents
 from syncline.records.builder import BatchBuilder
 from syncline.storage.errors import is_refusal
 from syncline.wire.api import ApiKey
@@ -51,14 +51,14 @@ log = logging.getLogger("syncline.node")
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 500
 WAITING_EVENTS_MAX: Final = 20_000
-# How many samples are dropped at once when too many events wait: finding them takes long.
-ROOM_EVENTS: Final = 1_000
+# What they may take: a sample of a group with many partitions takes as much as a hundred others.
+WAITING_BYTES_MAX: Final = 32 << 20
 # How many of the waiting events `journal.unwritten` returns: the newest.
 SHOWN_EVENTS_MAX: Final = 5_000
 # One batch stays far below `max.message.bytes`; a cluster that loses a broker has thousands of events at once.
 BATCH_BYTES_MAX: Final = 256 << 10
 # Events that are written without a break; each takes some 10 microseconds.
-WRITTEN_AT_ONCE: Final = 200
+WRITTEN_AT_ONCE: Final = 50
 # A leader waits for its followers; one that has stopped must not keep the events from its successor for long.
 ANSWER_TIMEOUT_S: Final = 60.0
 LOOK_S: Final = 0.5
@@ -95,10 +95,9 @@ class Journal:
         self._topics = topics
         self._links = links
         self._settle = settle
-        self._waiting: deque[Event] = deque()
+        self._waiting = WaitingEvents(WAITING_EVENTS_MAX, WAITING_BYTES_MAX)
         # Events of the batch in flight; they count as unwritten until it is acknowledged.
         self._in_flight: list[Event] = []
-        self._has_samples = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -114,10 +113,6 @@ class Journal:
             self.on_event(event)
         if self._is_closed or not self._configs.broker.journal_enable:
             return
-        if len(self._waiting) >= WAITING_EVENTS_MAX:
-            self._make_room()
-        assert len(self._waiting) < WAITING_EVENTS_MAX, f"{len(self._waiting)} events wait after room was made"
-        self._has_samples = self._has_samples or isinstance(event, Sample)
         self._waiting.append(event)
         self._arm(FLUSH_MS)
 
@@ -150,18 +145,6 @@ class Journal:
                     left = len(self._waiting)
                     await self._write()
 
-    def _make_room(self) -> None:
-        if self._has_samples:
-            kept, left = deque[Event](), ROOM_EVENTS
-            for event in self._waiting:
-                if left and isinstance(event, Sample):
-                    left -= 1
-                else:
-                    kept.append(event)
-            self._waiting, self._has_samples = kept, left == 0
-        if len(self._waiting) >= WAITING_EVENTS_MAX:
-            self._waiting.popleft()
-
     def _arm(self, delay_ms: int) -> None:
         if self._timer is None and self._idle.is_set() and not self._is_closed:
             self._timer = self._loop.call_later(delay_ms / 1000, self._fire)
@@ -185,8 +168,7 @@ class Journal:
             self._idle.set()
             self._in_flight = []
             if not is_done:
-                self._waiting.extendleft(reversed(events))
-                self._has_samples = True
+                self._waiting.put_back(events)
             if self._waiting:
                 self._arm(FLUSH_MS if is_done else RETRY_MS)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
+from syncline.model.tables import shrink
 from syncline.node.parts import in_parts
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from syncline.wire.metadata import (
@@ -78,6 +79,7 @@ class MetadataRows:
     def drop(self, topic: str) -> None:
         """Forget a deleted topic, in every version."""
         self._cached.pop(topic, None)
+        shrink(self._cached)
 
 
 def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:

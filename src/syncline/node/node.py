@@ -33,6 +33,7 @@ from syncline.node.clock import Clock
 from syncline.node.clockwork import Clockwork
 from syncline.node.connection import Connection
 from syncline.node.handlers import Handlers
+from syncline.node.lag.cache_window import NOTE_INTERVAL_MS
 from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
 from syncline.node.loop_holds import LoopHolds
@@ -332,16 +333,18 @@ class Node:
         every("connections", clients.sweep_interval_ms, clients.sweep)
         every("producers", 600_000, self._expire_producers)
         self.broker.lag.start(every)
-        self.broker.reporting.start(every)
+        every("cache", NOTE_INTERVAL_MS, self.broker.cache.note)
+        self.broker.reporting.start(every, broker.fetching.lag)
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Steps:
         # Retention may have deleted what kept a log aside.
         self.broker.replicas.offline.aside.look()
         self.broker.replicas.mender.look()
-        self.broker.logs.sweep(self._clock.mono_ms())
+        yield from self.broker.logs.sweep(self._clock.mono_ms())
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self) -> Steps:
         self.broker.logs.checkpoint_recovery_points(later=True)
+        yield
         self.broker.logs.checkpoint_log_starts(later=True)
 
     def _apply_retention(self) -> Steps:

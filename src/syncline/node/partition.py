@@ -34,7 +34,7 @@ from syncline.core.replication.tick_index import TickIndex
 from syncline.core.replication.truncation import TruncationMode
 from syncline.core.replication.watermark import follower_mark
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId, Offset, TopicPartition
+from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
@@ -164,7 +164,7 @@ class Partition:
         self.counters = surroundings.counters.host(key.topic)
         self.leader: LeaderPartition | None = None
         self.follower: FollowerPartition | None = None
-        self.leader_epoch = -1
+        self.leader_epoch = LeaderEpoch(NONE)
         # Whether the log began empty although the partition has a history, so that it has to catch up.
         self.is_fresh = False
         self.record: PartitionRecord | None = None

@@ -77,7 +77,7 @@ class Received:
         try:
             while line and self._spent_ms < SLICE_MS:
                 line.popleft().go_on(QUANTUM_MS)
-                self._spent_ms = self._holds.now_ms() - began_ms
+                self._spent_ms = self._holds.look_ms() - began_ms
         finally:
             if line or self._spent_ms:
                 self._schedule()

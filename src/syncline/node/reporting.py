@@ -6,6 +6,8 @@ from typing import Protocol
 from syncline.node.acknowledgements import AcknowledgementSampler
 from syncline.node.basis import Basis
 from syncline.node.journal import Journal
+from syncline.node.lag.fetch_lag import FetchLag
+from syncline.node.lag.fetch_sampler import FetchLagSampler
 from syncline.node.observer import ObservedLeader, Observer
 from syncline.node.progress import ProgressSampler
 from syncline.node.topic_creation import TopicCreation
@@ -47,8 +49,8 @@ class Reporting:
             note=journal.note,
         )
 
-    def start(self, every: Every) -> None:
-        """Observe and take samples, unless the journal is off."""
+    def start(self, every: Every, fetch_lag: FetchLag) -> None:
+        """Observe and take samples, also of what consumers read, unless the journal is off."""
         basis, note = self._basis, self.journal.note
         config = basis.configs.broker
         if not config.journal_enable:
@@ -69,6 +71,14 @@ class Reporting:
             note=note,
         )
         every("acknowledgements", config.journal_progress_interval_ms, waits.sample)
+        reads = FetchLagSampler(
+            broker_id=basis.broker_id,
+            clock=basis.clock,
+            lag=fetch_lag,
+            interval_ms=config.journal_group_lag_interval_ms,
+            note=note,
+        )
+        every("fetch-lag", config.journal_group_lag_interval_ms, reads.sample)
         every("journal", 1_000, self.journal.ensure_topic, is_once=True)
         self.observer.start()
 

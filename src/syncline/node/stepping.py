@@ -8,9 +8,10 @@ requests of a broker share one slice per turn of the loop, in turns of their own
                             └── not finished: the connection's later requests wait, until this one is answered
                             _turn, once per turn of the loop: a quantum for each unfinished request, round-robin
 
-A slice ends by the clock, and by the number of steps: where no time passes within a callback (simulated runs), long
-requests are sliced, too, at the same steps in every run. A request of fewer than `STEPS_PER_SLICE` steps finishes in
-the callback that received it, unless its steps are slow.
+A request may begin another kind of steps when one ends, as a fetch does that reads, decides and answers; all of them
+share the time of one slice. A slice ends by the clock, and by the number of steps: where no time passes within a
+callback (simulated runs), long requests are sliced, too, at the same steps in every run. A request of fewer than
+`STEPS_PER_SLICE` steps finishes in the callback that received it, unless its steps are slow.
 
 What a long request named is freed in turns, too, once it was answered or dropped: a hundred thousand items that go at
 once hold the loop for some fifty milliseconds.
@@ -55,6 +56,8 @@ class Stepping:
         # Answers the parked requests that a turn has made answerable.
         self._settle = settle
         self._unfinished: deque[tuple[Request, Steps]] = deque()
+        # Until when the request that is worked on may work. What its last step begins gets no slice of its own.
+        self._end_ms: int | None = None
         # What requests named that are over.
         self._freed: list[list[Any]] = []
         self._is_armed = False
@@ -74,6 +77,10 @@ class Stepping:
         if is_finished:
             self._let_go(request)
             return
+        self.begin_later(request, steps)
+
+    def begin_later(self, request: Request, steps: Steps) -> None:
+        """Do the first slice in the next turn of the loop."""
         request.connection.wait_for(request)
         self.queue(request, steps)
 
@@ -104,7 +111,7 @@ class Stepping:
         unfinished = self._unfinished
         steps_left = STEPS_PER_SLICE
         key: Work = "slices"
-        while unfinished and steps_left > 0 and self._holds.now_ms() - began_ms < SLICE_MS:
+        while unfinished and steps_left > 0 and self._holds.look_ms() - began_ms < SLICE_MS:
             request, steps = unfinished[0]
             key = request.key
             if request.connection.transport is not None:
@@ -140,8 +147,12 @@ class Stepping:
 
     def _work(self, request: Request, steps: Steps, limit_ms: int, limit_steps: int) -> tuple[bool, int]:
         """Do steps until a limit; return whether that was the last one, and how many steps it were."""
-        now_ms = self._holds.now_ms
+        now_ms = self._holds.look_ms
+        outer_ms = self._end_ms
         end_ms = now_ms() + limit_ms
+        if outer_ms is not None:
+            end_ms = min(outer_ms, end_ms)
+        self._end_ms = end_ms
         count = 0
         try:
             for _ in steps:
@@ -150,6 +161,8 @@ class Stepping:
                     return False, count
         except Exception as error:  # noqa: BLE001 - a failure concerns one request only
             failed(request, error)
+        finally:
+            self._end_ms = outer_ms
         return True, count
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC
+from syncline.model.tables import shrink
 from syncline.node.cluster_view import ClusterView
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.parts import in_parts
@@ -65,6 +66,7 @@ class TopicCreation:
         def done(_task: object) -> None:
             for name in names:
                 del self._under_way[name]
+            shrink(self._under_way)
 
         self._tasks.spawn(coroutine).add_done_callback(done)
 

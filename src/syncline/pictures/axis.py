@@ -31,10 +31,10 @@ class TimeAxis:
         """Return the place of an instant."""
         return Linear(self.start_ms, max(self.end_ms, self.start_ms + 1), self.left, self.right)(at_ms)
 
-    def grid(self, top: float, bottom: float, title: str) -> list[str]:
-        """Return lines at round seconds, with their labels and the axis' title below."""
+    def grid(self, top: float, bottom: float, title: str, *, ticks: int = _TICKS) -> list[str]:
+        """Return lines at about so many round seconds, with their labels and the axis' title below."""
         parts = []
-        for tick_ms in time_ticks_ms(self.end_ms - self.start_ms, _TICKS):
+        for tick_ms in time_ticks_ms(self.end_ms - self.start_ms, ticks):
             x = self.x(self.start_ms + tick_ms)
             parts.append(svg.line(x, top, x, bottom, class_="grid"))
             parts.append(svg.text(x, bottom + 17, clock(tick_ms), class_="tick mid"))

@@ -32,6 +32,14 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
+def size(size_bytes: float) -> str:
+    """Return a number of bytes with a unit that suits it: 950 B, 1.2 kB, 34 MB."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
 def wrapped(text: str, characters: int) -> list[str]:
     """Return a text in lines of at most `characters`; a longer word gets its own line."""
     lines = [""]

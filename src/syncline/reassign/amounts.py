@@ -31,6 +31,14 @@ def parse_bytes(text: str, option: str) -> int:
     return number
 
 
+def parse_size(text: str, option: str) -> int:
+    """Return the bytes of a text such as 1000000, 512MB or 1.5GB, which is no rate. Raises PlanError."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or match[3]:
+        raise PlanError(f"{option} takes a size, such as 512MB or 1.5GB, not {quoted(text)}")
+    return parse_bytes(text, option)
+
+
 def parse_capacity(text: str, option: str) -> int:
     """Return what a link carries per second, NONE for "-1", which says that nobody knows. Raises PlanError."""
     if text.strip() == str(NONE):
@@ -88,16 +96,21 @@ def at_rate(bytes_per_s: int) -> str:
 
 
 def span_words(seconds: float) -> str:
-    """Return 45 s, 83 min 20 s, 5 h 33 min, or never."""
+    """Return under 0.1 s, 45 s, 83 min 20 s, 5 h 33 min, 8 days 8 h, or never."""
     if math.isinf(seconds):
         return "never"
     whole = round(seconds)
+    if 0 < seconds < 0.05:
+        return "under 0.1 s"
     if whole < 60:
         return f"{seconds:.1f} s" if 0 < seconds < 10 and seconds != whole else f"{whole} s"
     if whole < 2 * 3600:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    if minutes < 2 * 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    hours = round(minutes / 60)
+    return f"{hours // 24:,} days {hours % 24} h" if hours % 24 else f"{hours // 24:,} days"
 
 
 def seconds_words(seconds: float) -> str:

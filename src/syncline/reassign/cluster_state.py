@@ -13,13 +13,18 @@ from syncline.reassign.move_map import Running
 
 
 class BrokerState(NamedTuple):
-    """A broker that runs: where it is, the room on its disk, -1 if it does not say, and its log directories."""
+    """A broker that runs: where it is, the room on its disk, -1 if it does not say, and its log directories.
+
+    And for how long it has received and sent nothing for moves, None if it does not say.
+    """
 
     host: str
     port: int
     rack: str | None = None
     usable_bytes: int = -1
     directories: tuple[str, ...] = ()
+    nothing_received_s: float | None = None
+    nothing_sent_s: float | None = None
 
 
 class PartitionState(NamedTuple):

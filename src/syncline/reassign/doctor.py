@@ -57,7 +57,8 @@ class BrokerView(NamedTuple):
 class PartView(NamedTuple):
     """What a broker does in one role: its quota, what keeping up takes of it, and what was measured.
 
-    `in_sync_bytes_per_s` is the part of the keep-up that goes to in-sync followers.
+    `in_sync_bytes_per_s` is the part of the keep-up that goes to in-sync followers. `nothing_moved_s` is for how long
+    the broker has moved nothing in this role, as it says itself; None if it does not.
     """
 
     quota_bytes_per_s: float
@@ -66,6 +67,7 @@ class PartView(NamedTuple):
     measured_bytes_per_s: float | None = None
     remaining_bytes: int = 0
     is_progressing: bool = True
+    nothing_moved_s: float | None = None
 
 
 class Finding(NamedTuple):
@@ -88,7 +90,8 @@ def diagnose(
 ) -> list[Finding]:
     """Return what holds the copies back, the worst first; empty if nothing does.
 
-    `measured_s` is how long rates were measured: after too short a time a copy that got nothing is not suspicious.
+    `measured_s` is how long rates were measured: after too short a time a copy that got nothing is not suspicious,
+    unless its broker says that nothing came before either.
     """
     unfinished = [copy for copy in copies if copy.remaining_bytes > 0]
     # A destination that is down may hold all that was written; its move waits for it nevertheless.
@@ -103,7 +106,9 @@ def diagnose(
     explained = {finding.broker for finding in findings}
     for part, view in parts.items():
         if view.remaining_bytes > 0 and part.broker not in explained:
-            is_sure = measured_s >= MEASURED_S_MIN and measured_s * view.quota_bytes_per_s >= MEASURED_BYTES_MIN
+            # What a broker says of itself counts like a measurement that found nothing.
+            known_s = max(measured_s, view.nothing_moved_s or 0.0)
+            is_sure = known_s >= MEASURED_S_MIN and known_s * view.quota_bytes_per_s >= MEASURED_BYTES_MIN
             findings += [
                 each for each in _of_throttle(part, view) if is_sure or each.cause is not Cause.NOT_THE_THROTTLE
             ]

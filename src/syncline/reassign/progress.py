@@ -98,21 +98,17 @@ def remaining(
     grouped: dict[TopicPartition, list[Row]] = {}
     for row in moving:
         grouped.setdefault(row.key, []).append(row)
-    found: dict[Part, Load] = {}
+    lacking: list[Moving] = []
     for key, copies in grouped.items():
         in_sync = sum(broker != state.partitions[key].leader for broker in state.partitions[key].isr)
         for row in copies:
             if row.is_in_sync:
                 continue
-            one = Moving(key, row.remaining_bytes, rates.get(key, 0.0), row.leader, (row.destination,), in_sync)
-            for part, load in loads([one], counts_in_sync=counts_in_sync).items():
-                before = found.get(part, Load(0, 0.0))
-                found[part] = Load(
-                    before.copy_bytes + load.copy_bytes, before.keep_up_bytes_per_s + load.keep_up_bytes_per_s
-                )
+            rate = rates.get(key, 0.0)
+            lacking.append(Moving(key, row.remaining_bytes, rate, row.leader, (row.destination,), in_sync))
             # Followers in sync are counted once per partition, however many replicas are new.
             in_sync = 0
-    return dict(sorted(found.items()))
+    return loads(lacking, counts_in_sync=counts_in_sync)
 
 
 def copies_of(moving: Iterable[Row]) -> list[Copy]:
@@ -136,8 +132,12 @@ def part_views(
     span_s: float,
     quotas: Mapping[Part, float],
     in_sync: Mapping[Part, float],
+    nothing_moved_s: Mapping[Part, float],
 ) -> dict[Part, PartView]:
-    """Return what each broker does in each role, from what remained at two looks, `span_s` apart."""
+    """Return what each broker does in each role, from what remained at two looks, `span_s` apart.
+
+    `nothing_moved_s` has those that say for how long they have moved nothing.
+    """
     views = {}
     for part, load in after.items():
         measured = None
@@ -153,8 +153,19 @@ def part_views(
             measured,
             load.copy_bytes,
             is_progressing,
+            nothing_moved_s.get(part),
         )
     return views
+
+
+def idle_times(state: ClusterState) -> dict[Part, float]:
+    """Return for how long brokers have received and sent nothing for moves, in s; without those that do not say."""
+    found = {}
+    for broker, each in state.brokers.items():
+        for role, idle_s in ((Role.RECEIVING, each.nothing_received_s), (Role.SENDING, each.nothing_sent_s)):
+            if idle_s is not None:
+                found[Part(broker, role)] = idle_s
+    return found
 
 
 def in_sync_rates(

@@ -8,6 +8,7 @@ In-sync replicas are served whatever the throttle, and their bytes count (KAFKA-
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, TopicPartition
@@ -74,8 +75,14 @@ class Explained(NamedTuple):
 
 def names(value: str, partition: int, broker: int) -> bool:
     """Return whether a list names this replica. Blanks and empty items mean nothing."""
-    items = {item.strip() for item in value.split(",")}
+    items = _items(value)
     return WILDCARD in items or f"{partition}:{broker}" in items
+
+
+@lru_cache(maxsize=16)
+def _items(value: str) -> frozenset[str]:
+    """Return the items of a list, which may name each replica of thousands of partitions that are asked about."""
+    return frozenset(item.strip() for item in value.split(","))
 
 
 def explain(state: ClusterState, throttles: Throttles, keys: Iterable[TopicPartition]) -> list[Explained]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from syncline.model.ids import NONE
 from syncline.records.batch import HEADER_BYTES, BatchHeader
 from syncline.storage.append_times import (
+    ALL_UNKNOWN,
     BLOCK_ENTRIES,
     ENTRY,
     HEADER,
@@ -84,11 +85,12 @@ class AppendTimesBetween(NamedTuple):
         self.disk.run_later(self.run, done)
 
     def run(self) -> list[CopiedTime]:
-        """Return the entries. Raises OSError."""
+        """Return the entries, a gap in which `start` lies included. Raises OSError."""
+        unknown: list[CopiedTime] = [(self.base_offset, ALL_UNKNOWN)]
         try:
             file = self.disk.open(self.path)
         except FileNotFoundError:
-            return []
+            return unknown
         try:
             count = count_entries(file, self.base_offset) or 0
             is_before = self._is_offset_before if self.by_offset else self._is_position_before
@@ -99,17 +101,21 @@ class AppendTimesBetween(NamedTuple):
                 first += BLOCK_ENTRIES
         finally:
             file.close()
-        begin = bisect_left(found, self.start, key=self._place)
+        start = max(self.start, self.base_offset) if self.by_offset else self.start
+        begin = bisect_right(found, start, key=self._place) - 1
         behind = bisect_left(found, self.end, key=self._place)
-        if self.with_floor and begin and (begin == len(found) or self._place(found[begin]) > self.start):
-            begin -= 1
-        found = found[begin:behind]
+        # The first is that of the batch at the start, or the one before, which says whether the start lies in a gap.
+        found = found[max(0, begin) : behind]
         if not found or not all(later.follows(earlier) for earlier, later in pairwise(found)):
-            return []
+            return unknown
         # A file that fits at both ends is that of this segment.
         if not _are_there(self.disk, self.log_path, (found[0], found[-1])):
-            return []
-        return [(entry.offset, entry.append_ms) for entry in found]
+            return unknown
+        copied = [(entry.offset, entry.append_ms) for entry in found]
+        if begin < 0:
+            return unknown + copied
+        has_floor = self._place(found[0]) < start
+        return copied[1:] if has_floor and not self.with_floor and not found[0].is_gap else copied
 
     def _place(self, entry: Entry) -> int:
         return entry.offset if self.by_offset else entry.position

@@ -43,16 +43,14 @@ HEADER: Final = struct.Struct(">4sHHq")
 ENTRY: Final = struct.Struct(">IIqqH")
 MAGIC: Final = b"SLAT"
 VERSION: Final = 1
-# What a look-up reads at once: 8 KiB.
-BLOCK_ENTRIES: Final = 315
-# No clock gets there: nothing more is noted.
-_NEVER_MS: Final = 2**62
+BLOCK_ENTRIES: Final = 315  # What a look-up reads at once: 8 KiB.
+_NEVER_MS: Final = 2**62  # No clock gets there: nothing more is noted.
 # One entry on its way to another broker: the offset of a batch, and its time as in the file. A negative time is a gap.
 CopiedTime: TypeAlias = tuple[int, int]
 # An entry as a read needs it: its time, that of the next one (negative: there is none, or a gap), its position, and
-# what was written before it.
-Floor: TypeAlias = tuple[int, int, int, int]
-# What a reader gets of a segment whose times are lost: its first batch begins a gap.
+# what was written before it; then the position of the next one and what was written before that, -1 without one.
+Floor: TypeAlias = tuple[int, int, int, int, int, int]
+# What a reader gets of a segment whose first times are lost: its first batch begins a gap.
 ALL_UNKNOWN: Final = NONE
 
 
@@ -231,29 +229,33 @@ class AppendTimes:
         """Return the last entry at or before a position, None if memory has none. For each fetch: no named tuples."""
         positions, times = self._positions, self._times
         if position >= self.last_position >= 0:
-            return times[-1], NONE, self.last_position, self._written[-1]
+            return times[-1], NONE, self.last_position, self._written[-1], NONE, NONE
         behind = bisect_right(positions, position)
         if not behind:
             return None
-        return times[behind - 1], times[behind], positions[behind - 1], self._written[behind - 1]
+        written, at = self._written, behind - 1
+        return times[at], times[behind], positions[at], written[at], positions[behind], written[behind]
 
     def between(self, start: int, end: int, *, with_floor: bool, by_offset: bool = False) -> list[CopiedTime] | None:
         """Return the entries of the batches at positions from `start` to `end`, None if that needs the file.
 
-        `with_floor`: and, if no entry is of the batch at `start`, the one before. `by_offset`: these are offsets.
+        A gap in which `start` lies comes first. `with_floor`: and, if no entry is of the batch at `start`, the one
+        before. `by_offset`: these are offsets.
         """
-        if self.is_lost:
-            return [(self._base_offset, ALL_UNKNOWN)]
         places = self._positions
         if by_offset:
-            places, start, end = self._offsets, start - self._base_offset, end - self._base_offset
+            places, start, end = self._offsets, max(0, start - self._base_offset), end - self._base_offset
         first = bisect_left(places, start)
-        if self._older_count and not first and (not places or places[0] > start):
-            return None
-        if with_floor and first and (first == len(places) or places[first] > start):
+        found: list[CopiedTime] = []
+        if not first and (not places or places[0] > start):
+            if self._older_count:
+                return None
+            # Nobody knows when the first batches came: a leader begins each segment with an entry, and it was lost.
+            found = [(self._base_offset, ALL_UNKNOWN)]
+        elif first and (first == len(places) or places[first] > start) and (with_floor or self._times[first - 1] < 0):
             first -= 1
         behind = bisect_left(places, end)
-        return [(self._base_offset + self._offsets[at], self._times[at]) for at in range(first, behind)]
+        return found + [(self._base_offset + self._offsets[at], self._times[at]) for at in range(first, behind)]
 
     def newest_gap(self) -> tuple[int, int] | None:
         """Return the offsets of the newest gap and of the next entry, -1 if there is none; None without a gap."""

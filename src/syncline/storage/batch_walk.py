@@ -13,9 +13,10 @@ Units: positions are bytes in the file, `end` is exclusive.
 from collections.abc import Iterator
 from typing import Final
 
+from syncline.model.ids import NONE
 from syncline.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader
 from syncline.records.buffers import Buffer
-from syncline.storage.disk import File
+from syncline.storage.disk import File, Residency
 
 # A little more than `index.interval.bytes`, so that a walk from an index entry usually needs one read.
 RESIDENT_WINDOW_BYTES: Final = 4096 + 512
@@ -23,7 +24,11 @@ BLOCKING_WINDOW_BYTES: Final = 65_536
 
 
 class NotResident(Exception):
-    """The bytes are not in memory."""
+    """The bytes are not in memory: those at `position`, if it is not -1."""
+
+    def __init__(self, position: int = NONE) -> None:
+        super().__init__(f"position {position} is not in memory")
+        self.position = position
 
 
 class NotABatch(Exception):
@@ -38,10 +43,13 @@ class NotABatch(Exception):
 class HeaderReader:
     """Reads headers of `file` below `end`, through a window that moves with the walk."""
 
-    __slots__ = ("_data", "_file", "_is_resident_only", "_start", "end")
+    __slots__ = ("_data", "_file", "_is_measuring", "_is_resident_only", "_start", "cold_from", "end")
 
-    def __init__(self, file: File, end: int, *, resident_only: bool) -> None:
+    def __init__(self, file: File, end: int, *, resident_only: bool, is_measuring: bool = False) -> None:
         self.end = end
+        # If it measures: the first position that was not in memory when this reader came there, `end` if all was.
+        self.cold_from = end
+        self._is_measuring = is_measuring
         self._file = file
         self._is_resident_only = resident_only
         self._start = 0
@@ -69,9 +77,18 @@ class HeaderReader:
         """Move the window to `position`."""
         window_bytes = RESIDENT_WINDOW_BYTES if self._is_resident_only else BLOCKING_WINDOW_BYTES
         size = min(window_bytes, self.end - position)
-        data = self._file.read_resident(position, size) if self._is_resident_only else self._file.read(position, size)
+        data: Buffer | None
+        if self._is_resident_only:
+            data = self._file.read_resident(position, size)
+        elif not self._is_measuring:
+            data = self._file.read(position, size)
+        else:
+            residency = Residency()
+            data = self._file.read(position, size, residency)
+            if 0 <= residency.resident_bytes < size:
+                self.cold_from = min(self.cold_from, position + residency.resident_bytes)
         if data is None:
-            raise NotResident
+            raise NotResident(position)
         if len(data) < size:
             raise NotABatch(position, f"the file ends after {len(data)} bytes")
         self._start, self._data = position, data

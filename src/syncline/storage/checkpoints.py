@@ -162,11 +162,11 @@ class CheckpointFile:
         self._requested += 1
         self._replace(self._requested, data)
 
-    def write_later(self, data: bytes, done: Callable[[Exception | None], None]) -> None:
-        """Replace the contents without waiting."""
+    def write_later(self, make: Callable[[], bytes], done: Callable[[Exception | None], None]) -> None:
+        """Replace the contents without waiting, by what `make` returns in the worker."""
         self._requested += 1
         number = self._requested
-        self._disk.run_later(lambda: self._replace(number, data), done)
+        self._disk.run_later(lambda: self._replace(number, make()), done)
 
     def _replace(self, number: int, data: bytes) -> None:
         with self._lock:

@@ -17,15 +17,31 @@ may succeed without the pages.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from syncline.records.buffers import Buffer
 
 Result = TypeVar("Result")
 
+UNMEASURED: Final = -1
+
 
 class BrokenFileError(OSError):
     """A file's contents are unknown: a failed append could not be cut off, or a sync failed."""
+
+
+class Residency:
+    """What a read found out about memory: the read fills it in."""
+
+    __slots__ = ("ahead_bytes", "reads_ahead", "resident_bytes")
+
+    def __init__(self, *, reads_ahead: bool = False) -> None:
+        # Whether to have as much again brought into memory after waiting for the disk.
+        self.reads_ahead = reads_ahead
+        # How many of the bytes were in memory before anybody asked for them; UNMEASURED where that is not known.
+        self.resident_bytes = UNMEASURED
+        # How many of the bytes behind these were brought in that way.
+        self.ahead_bytes = 0
 
 
 class File(Protocol):
@@ -39,14 +55,6 @@ class File(Protocol):
     def size_bytes(self) -> int:
         """The size of the file."""
 
-    @property
-    def hit_bytes(self) -> int:
-        """How many bytes `read_resident` has returned."""
-
-    @property
-    def miss_bytes(self) -> int:
-        """How many bytes callers have asked `read_later` for."""
-
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write `parts` at the end, as one write.
 
@@ -57,11 +65,26 @@ class File(Protocol):
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return `size` bytes if they are in memory and exist, else None; never waits for the disk."""
 
-    def read(self, position: int, size: int) -> Buffer:
-        """Return up to `size` bytes, fewer only at the end of the file; may wait for the disk."""
+    def read(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
+        """Return up to `size` bytes, fewer only at the end of the file; may wait for the disk.
 
-    def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
-        """Read without waiting; `done` gets what `read` would have returned or raised."""
+        `residency` learns how much of it was in memory.
+        """
+
+    def read_later(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[Buffer | OSError], None],
+        residency: Residency | None = None,
+    ) -> None:
+        """Read without waiting; `done` gets what `read` would have returned or raised.
+
+        If `read_resident` was asked for the same bytes just before, `residency` learns what that has found.
+        """
+
+    def expect_jumps(self) -> None:
+        """Hint: the next reads come from anywhere, and want no more than they ask for."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -72,8 +95,11 @@ class File(Protocol):
     def sync_later(self, done: Callable[[OSError | None], None]) -> None:
         """Sync without waiting; `done` gets None or the error."""
 
-    def recycle(self, keep_bytes: int) -> None:
-        """Hint: start to write out new data, and free the page cache of all but the last `keep_bytes`."""
+    def recycle(self, keep_bytes: int) -> int:
+        """Hint: start to write out new data, and free the page cache of all but the last `keep_bytes`.
+
+        Returns the position up to which pages are gone, or soon will be; 0 if none are.
+        """
 
     def drop_cached(self, position: int, size: int) -> None:
         """Hint: the page cache need not keep these bytes; may be called in any thread."""
@@ -136,6 +162,9 @@ class Disk(Protocol):
 
     def run_later(self, work: Callable[[], Result], done: Callable[[Result | Exception], None]) -> None:
         """Run `work` off the loop; `done` gets its result or what it raised."""
+
+    def cache_memory_bytes(self) -> int:
+        """Return how much memory the pages of files may take; -1 where that is unknown."""
 
     def boot_id(self) -> str:
         """Return an id that changes when the machine reboots, "" if there is none.

@@ -37,7 +37,7 @@ from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import FollowerAppend
 from syncline.storage.log_times import LogTimes
 from syncline.storage.places import Places, PlaceSearch
-from syncline.storage.read_facts import ReadFacts, ReadReport, facts_of
+from syncline.storage.read_facts import Noted, ReadReport
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
 from syncline.storage.recovery import Recovered
@@ -50,8 +50,6 @@ from syncline.storage.times import TimestampedOffset
 from syncline.storage.trimming import Trimming
 from syncline.storage.written import Written
 
-# After this many written bytes, the page cache gets a hint.
-RECYCLE_BYTES: Final = 8 << 20
 _make: Final = tuple.__new__  # A named tuple's own constructor takes three times as long.
 
 
@@ -82,7 +80,6 @@ class PartitionLog:
         self.producers = recovered.producers
         # The node sets it whenever it moves; retention stops here.
         self.high_watermark = Offset(min(max(high_watermark, self.log_start), self.log_end))
-        self.keep_cached_bytes: int | None = None
         self.on_offline: Callable[[PartitionLog, OSError], None] | None = None
         self._availability = Availability(topic_partition, self._went_offline)
         self._disk = disk
@@ -93,7 +90,6 @@ class PartitionLog:
         )
         self.append_times = LogTimes(self._segments, self._availability, written)
         self._places = Places(self._segments, self.append_times)
-        self._written = written
         self._flusher = Flusher(
             disk,
             directory,
@@ -126,7 +122,6 @@ class PartitionLog:
             self._availability,
         )
         self._trimming = Trimming(disk, self._segments, self._flusher, self._writer, self._availability)
-        self._written_since_recycle = 0
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start}..{self.log_end})"
@@ -140,6 +135,15 @@ class PartitionLog:
     def recovery_point(self) -> Offset:
         """Everything below was flushed."""
         return self._flusher.recovery_point
+
+    @property
+    def keep_cached_bytes(self) -> int | None:
+        """How many of the newest bytes stay in the page cache; None: none is given back, the system decides."""
+        return self._writer.keep_cached_bytes
+
+    @keep_cached_bytes.setter
+    def keep_cached_bytes(self, newest_bytes: int | None) -> None:
+        self._writer.keep_cached_bytes = newest_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -176,7 +180,7 @@ class PartitionLog:
             f"{self!r}: a batch of epoch {header.leader_epoch} is stamped with {leader_epoch}, behind {self.epochs!r}"
         )
         self.log_end = self._writer.append(batch, header, self.settings, append_ms)
-        self._after_write(len(batch))
+        self._after_write()
 
     def append_as_follower(self, buffer: Buffer, append_times: Sequence[CopiedTime] = ()) -> FollowerAppend:
         """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
@@ -203,19 +207,13 @@ class PartitionLog:
             # If the batches belong to two segments, those for the first one may have been stored.
             self.log_end = self._segments.active.end_offset
         size_bytes = batches[-1].end
-        self._after_write(size_bytes)
+        self._after_write()
         newest_ms: int = NONE
         for _, _, header in batches:
             newest_ms = max(newest_ms, header.max_timestamp)
         return _make(FollowerAppend, (first_offset, self.log_end, size_bytes, len(batches), newest_ms))
 
-    def _after_write(self, size_bytes: int) -> None:
-        self._written_since_recycle += size_bytes
-        if self._written_since_recycle >= RECYCLE_BYTES:
-            self._written_since_recycle = 0
-            file = self._segments.active.open_file
-            if self.keep_cached_bytes is not None and file is not None:
-                file.recycle(self.keep_cached_bytes)
+    def _after_write(self) -> None:
         if self.log_end - self._flusher.recovery_point >= self.settings.flush_messages and not self._flusher.is_running:
             self.flush_later(lambda _: None)
 
@@ -257,24 +255,23 @@ class PartitionLog:
         """The largest timestamp of the newest segment that has one, -1 if none has."""
         return self._segments.newest_timestamp_ms
 
-    def read_facts(self, offset: Offset, plan: Slice) -> ReadFacts:
-        """Return what a read from `offset` tells of its lag, from memory alone. At the moment of the read."""
-        segments, position_bytes = self._segments, plan.position_bytes
-        active = segments.active
+    def read_noted(self, offset: Offset, plan: Slice) -> Noted:
+        """Return what a read from `offset` notes of its lag, from memory alone. At the moment of the read."""
+        _, position_bytes, size_bytes, base_bytes = plan
+        active = self._segments.active
         # Most consumers read there.
-        segment = active if offset >= active.base_offset else segments.of(offset)
+        segment = active if offset >= active.base_offset else self._segments.of(offset)
+        assert position_bytes + size_bytes <= segment.size_bytes, f"{segment!r} ends within a planned read"
         recent = segment.append_times.recent
         floor = None if recent is None else recent.floor_at(position_bytes)
-        state = (active.bytes_before + active.size_bytes, segments.newest_timestamp_ms, self._written.total_bytes)
-        facts = facts_of(state, plan.base_bytes, position_bytes, floor)
-        assert plan.size_bytes <= facts.end_bytes - facts.coordinate_bytes, f"{self!r} ends within a planned read"
-        return facts
+        return self._writer.state(active), base_bytes, position_bytes, floor, segment.dropped_to
 
     def read_report(self, offset: Offset, *, with_time: bool) -> ReadReport:
         """Return what the worker of a read from `offset` fills in; `with_time`: also when its first batch came."""
-        segments = self._segments
-        state = (segments.end_bytes, segments.newest_timestamp_ms, self._written.total_bytes)
-        return ReadReport(state, segments.of(offset).append_times.find(offset) if with_time else None)
+        assert self.log_start <= offset < self.log_end, f"{self!r} is read from {offset}"
+        segment = self._segments.of(offset)
+        state = self._writer.state(self._segments.active)
+        return ReadReport(state, segment.append_times.find(offset) if with_time else None, segment.dropped_to)
 
     def bytes_from(self, offset: Offset) -> int:
         """Return the bytes at and above `offset`: exact among the newest batches, elsewhere a little too many."""
@@ -286,16 +283,23 @@ class PartitionLog:
         """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
         return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
 
-    def place(self, offset: Offset, *, is_exact: bool) -> OffsetPlace | PlaceSearch:
+    def place(
+        self, offset: Offset, *, is_exact: bool, seen: dict[int, BatchHeader] | None = None
+    ) -> OffsetPlace | PlaceSearch:
         """Return where an offset lies and when it came, or what a worker needs to find that out.
 
         An offset below the log start counts as the log start, one beyond the log end as the log end. Without
-        `is_exact`, the coordinate may be too low by less than one index interval and one batch.
+        `is_exact`, the coordinate may be too low by less than one index interval and one batch. `seen` remembers
+        batches from one call to the next, as long as the log stays as it is.
         """
         self._availability.check()
         inside = min(max(offset, self.log_start), self.log_end)
         retention_ms = self.settings.retention_ms if self.settings.is_delete_policy else NONE
-        return self._places.find(inside, self.log_end, retention_ms, is_exact=is_exact)
+        return self._places.find(inside, self.log_end, retention_ms, is_exact=is_exact, seen=seen)
+
+    def readable_before(self, offset: Offset) -> int:
+        """Return the records that consumers can read below `offset`, from an origin; -1: it takes the disk to know."""
+        return self._places.readable_before(offset)
 
     def coordinate(self, offset: Offset, *, is_exact: bool) -> int | CoordinateSearch:
         """Return the byte coordinate of the batch that holds `offset`, or what a worker needs to find it.

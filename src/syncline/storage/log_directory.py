@@ -9,12 +9,10 @@
     log-start-offset-checkpoint          log starts that no file name shows
     <topic>-<partition>/                 a log; with the suffix `-delete` a deleted one, with `-aside` a damaged one
 
-One hard idea: a checkpoint must never promise more than the logs hold. So a
-recovery point is lowered on the disk before the log is cut, and a new partition
-under an old name first removes the old one's entries from the files.
+One hard idea: a checkpoint must never promise more than the logs hold. So a recovery point is lowered on the disk
+before the log is cut, and a new partition under an old name first removes the old one's entries from the files.
 
-Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471,
-KAFKA-16541.
+Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471, KAFKA-16541.
 """
 
 import contextlib
@@ -26,6 +24,7 @@ from uuid import UUID
 from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset, TopicPartition
+from syncline.model.tables import shrink
 from syncline.storage import directory_owner
 from syncline.storage.aside import NAME_CHARACTERS_MAX, AsideLog, AsideLogs
 from syncline.storage.checkpoints import (
@@ -78,7 +77,7 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
         self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
         # What all logs have written, for their append times.
-        self._written = Written()
+        self.written = Written()
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
         # Whether a power cut could still give a deleted directory its name back.
@@ -227,7 +226,7 @@ class LogDirectory:
         make_directory: Callable[[], None] | None,
     ) -> PartitionLog:
         if recovered.segments and (newest := recovered.segments[-1].append_times.recent) is not None:
-            self._written.reached(newest.written_up_to(recovered.segments[-1].size_bytes))
+            self.written.reached(newest.written_up_to(recovered.segments[-1].size_bytes))
         return PartitionLog(
             self._disk,
             directory,
@@ -238,7 +237,7 @@ class LogDirectory:
             high_watermark=self._high_watermarks.of(key),
             make_directory=make_directory,
             on_recovery_point_lowered=lambda: self.checkpoint_recovery_points(later=False),
-            written=self._written,
+            written=self.written,
         )
 
     def create(self, key: TopicPartition, topic_id: UUID, settings: LogSettings) -> PartitionLog:
@@ -283,6 +282,7 @@ class LogDirectory:
         if self._disk.exists(log.directory):
             self._rename_to_delete(log.directory, now_ms + log.settings.file_delete_delay_ms, sync=sync)
         del self.logs[key]
+        shrink(self.logs)
         log.close()
 
     def sync_deletions(self) -> None:
@@ -403,8 +403,8 @@ class LogDirectory:
             self._has_unsafe_names = False
         return True
 
-    def sweep(self, now_ms: int) -> None:
-        """Remove the files of deleted partitions that are due, in a worker: removing gigabytes takes long.
+    def sweep(self, now_ms: int) -> Iterator[None]:
+        """Have workers remove the files of deleted partitions that are due, one by one: gigabytes take long.
 
         Not before the names are safe: a power cut must not leave half of a log under its old name.
         """
@@ -412,6 +412,7 @@ class LogDirectory:
             return
         for path in self._graveyard.take_due(now_ms):
             self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
+            yield
 
     def _swept(self, path: str, now_ms: int, outcome: object) -> None:
         if isinstance(outcome, Exception):
@@ -433,14 +434,14 @@ class LogDirectory:
 
     def save_append_times(self) -> Iterator[None]:
         """Save, log by log, the append times of the last few seconds."""
-        for key in self._written.take_unsaved():
+        for key in self.written.take_unsaved():
             log = self.logs.get(key)
             if log is not None and not log.is_offline:
                 try:
                     log.append_times.save()
                 except StorageError:
                     # What the disk refuses waits for the next time; after any other error they are lost.
-                    self._written.has_times(key)
+                    self.written.has_times(key)
             yield
 
     def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:

@@ -77,7 +77,7 @@ class LogTimes:
         if offset >= active.base_offset:
             recent = active.append_times.recent
             assert recent is not None, f"{active!r} grows, its append times are in memory"
-            if recent.last_position < position and not with_floor and not recent.is_lost:
+            if recent.last_position < position and recent.latest_ms >= 0 and not with_floor:
                 return NOTHING
             times = active.append_times
         else:
@@ -148,17 +148,27 @@ class LogTimes:
 
 
 def copy_times(
-    kept: KeptTimes, batches: Sequence[Incoming], shift: int, copied: Sequence[CopiedTime], written_bytes: int
+    kept: KeptTimes,
+    batches: Sequence[Incoming],
+    shift: int,
+    copied: Sequence[CopiedTime],
+    written_bytes: int,
+    *,
+    counts_as_written: bool,
 ) -> bool:
     """Store a leader's entries for batches that were appended to one segment; return whether there were any.
 
     `shift` is what leads from their place in the answer to their position in the segment, `written_bytes` what this
-    broker had written to all logs before the first of them. Entries of batches that are not among these do not count.
+    broker had written to all logs before the first of them; `counts_as_written`: each adds to it. Entries of batches
+    that are not among these do not count.
     """
     times, first = kept.recent, batches[0]
     assert times is not None, f"{kept!r} is of a segment that grows, and not in memory"
-    written_bytes -= first.start
     is_changed = False
+
+    def written_before(start: int) -> int:
+        return written_bytes + start - first.start if counts_as_written else written_bytes
+
     if not first.start + shift:
         begins_at = first.header.base_offset
         if times.last_append_ms < 0 and copied and 0 <= copied[0][0] < begins_at and copied[0][1] >= 0:
@@ -167,7 +177,7 @@ def copy_times(
         # With a gap at the first batch, nobody knows how long after the segment before it came.
         is_told = any(offset == begins_at or (offset < begins_at and time < 0) for offset, time in copied)
         if times.preceding_ms >= 0 and not is_told:
-            times.add(begins_at, 0, times.preceding_ms, written_bytes + first.start, first.header.crc)
+            times.add(begins_at, 0, times.preceding_ms, written_bytes, first.header.crc)
             is_changed = True
     for offset, append_ms in copied:
         at = bisect_left(batches, offset, key=_offset_of)
@@ -177,9 +187,9 @@ def copy_times(
         if start + shift <= times.last_position:
             continue
         if append_ms < 0:
-            times.add_gap(header.base_offset, start + shift, written_bytes + start, header.crc)
+            times.add_gap(header.base_offset, start + shift, written_before(start), header.crc)
         elif header.base_offset == offset:
-            times.add(offset, start + shift, append_ms, written_bytes + start, header.crc)
+            times.add(offset, start + shift, append_ms, written_before(start), header.crc)
         is_changed = True
         if len(times) >= 2 * RECENT_MAX:
             # The next save may be seconds away, and this the copy of weeks. What is refused now is tried again then.

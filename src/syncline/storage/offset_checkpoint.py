@@ -51,7 +51,8 @@ class OffsetCheckpoint:
             self._arrived = offsets
             return
         self._is_writing = True
-        self._file.write_later(encode_offsets(offsets), lambda error: self._finished(offsets, error))
+        # Nobody changes entries that were handed over, and to encode those of thousands takes milliseconds.
+        self._file.write_later(lambda: encode_offsets(offsets), lambda error: self._finished(offsets, error))
 
     def _finished(self, offsets: dict[TopicPartition, Offset], error: Exception | None) -> None:
         """Record the outcome of a background write; the next checkpoint repeats a failed one."""

@@ -1,6 +1,6 @@
 """Where an offset lies in its log, for lag: in bytes, in time, and how long it stays.
 
-One hard idea: a fetch has found its place (`read_facts.py`), but an offset that nobody fetches, such as a committed
+One hard idea: a fetch has found its place (`read_facts.py`), but an offset that is not fetched, such as a committed
 one, takes another look: in memory where that is enough, else by a worker. The index names a stretch, the headers in it
 the batch, and the append times when it came.
 
@@ -8,9 +8,16 @@ How exact a time is depends on what is known. A topic that stores append times i
 entry is, too; any other came less than a step after its floor entry. Where entries are missing, and where a version
 wrote that knew no append times, it is the producer's time, within what the neighbours allow, and marked as estimated.
 
-Units: byte coordinates as in `byte_lag.py`, times are Unix milliseconds, -1 unknown.
+Offsets are no records: markers of transactions and what compaction removed leave holes. Each segment counts its own
+while it is written or scanned; only where there are some does a worker walk the headers before an offset, a bounded
+number of them. After a clean stop the batches of before are not looked at again, so how many of their offsets are holes
+is unknown.
+
+Units: byte coordinates as in `byte_lag.py`, times are Unix milliseconds, -1 unknown. Readable records are counted from
+the first segment.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -28,6 +35,8 @@ from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 
 _NEVER_MS: Final = 2**62
+# In a segment with holes, the records of so many batches are counted: some tens of milliseconds if they are in memory.
+COUNTED_BATCHES_MAX: Final = 16_384
 
 
 class Known(NamedTuple):
@@ -40,9 +49,20 @@ class Known(NamedTuple):
     kept_until_ms: int
     coordinate: int | CoordinateSearch
     time: Found | AppendTimeSearch | None
+    # Readable records before it; before its segment, if that has holes.
+    readable: int
+    has_holes: bool
 
-    def place(self, coordinate_bytes: int, header: BatchHeader | None, found: Found | None) -> OffsetPlace:
-        """Return the place, now that the disk has answered; `header` is that of the batch at the coordinate."""
+    def place(
+        self, coordinate_bytes: int, header: BatchHeader | None, found: Found | None, readable: int = UNKNOWN
+    ) -> OffsetPlace:
+        """Return the place, now that the disk has answered; `header` is that of the batch at the coordinate.
+
+        `readable` are the records before it in its segment, if that has holes.
+        """
+        before = self.readable
+        if self.has_holes and before != UNKNOWN:
+            before = UNKNOWN if readable == UNKNOWN else before + readable
         event_ms = UNKNOWN if header is None else header.max_timestamp
         append_ms, is_estimated = _append_time(self.offset, header, found)
         return OffsetPlace(
@@ -50,7 +70,7 @@ class Known(NamedTuple):
             coordinate_bytes,
             append_ms,
             event_ms,
-            UNKNOWN,
+            before,
             self.kept_until_ms,
             self.segment_end_bytes,
             is_estimated=is_estimated,
@@ -64,44 +84,62 @@ class PlaceSearch(NamedTuple):
     # Finds the batch, and has the path of its file.
     coordinates: CoordinateSearch
 
-    def run(self) -> OffsetPlace:
-        """Return the place; may wait for the disk. Raises OSError, and NotABatch if the segment is damaged."""
+    def run(self, is_wanted: Callable[[], bool] = lambda: True) -> OffsetPlace:
+        """Return the place; may wait for the disk. Raises OSError, and NotABatch if the segment is damaged.
+
+        Records are counted for as long as the place `is_wanted`; if it no longer is, their number is unknown.
+        """
         known, search = self
         coordinate = known.coordinate if isinstance(known.coordinate, int) else known.coordinate.run()
         file = search.disk.open(search.path)
         try:
             reader = HeaderReader(file, search.segment_bytes, resident_only=False)
             position = coordinate - known.bytes_before
+            readable = _readable_before(reader, known.offset, is_wanted) if known.has_holes else UNKNOWN
             header = reader.header_at(position) if position < search.segment_bytes else None
         finally:
             file.close()
         found = known.time.run() if isinstance(known.time, AppendTimeSearch) else known.time
-        return known.place(coordinate, header, found)
+        return known.place(coordinate, header, found, readable)
 
 
 class Places:
     """Finds places in one log."""
 
-    __slots__ = ("_newest_ms", "_segments", "_shape", "_times")
+    __slots__ = ("_added_up", "_holes", "_newest_ms", "_segments", "_times", "_uncounted")
 
     def __init__(self, segments: SegmentList, times: LogTimes) -> None:
         self._segments = segments
         self._times = times
-        # The largest timestamp up to each finished segment, and which segments these are.
+        # Up to each finished segment: the largest timestamp, holes, and segments with uncounted holes.
         self._newest_ms: list[int] = []
-        self._shape: tuple[int, int, int] | None = None
+        self._holes: list[int] = []
+        self._uncounted: list[int] = []
+        # The count of `SegmentList.changes` for which these sums hold, NONE before the first.
+        self._added_up: int = NONE
 
-    def find(self, offset: Offset, log_end: Offset, retention_ms: int, *, is_exact: bool) -> OffsetPlace | PlaceSearch:
+    def find(
+        self,
+        offset: Offset,
+        log_end: Offset,
+        retention_ms: int,
+        *,
+        is_exact: bool,
+        seen: dict[int, BatchHeader] | None = None,
+    ) -> OffsetPlace | PlaceSearch:
         """Return the place of an offset of the log, or what a worker needs to find it.
 
         Without `is_exact` no headers are walked, and the coordinate may be too low by less than one index interval and
-        one batch. At the log end there is no batch yet: nothing but the coordinate is known.
+        one batch. At the log end there is no batch yet: nothing but the coordinate is known. `seen`, for several
+        offsets of a log that does not change meanwhile, holds the headers by coordinate.
         """
         segments = self._segments
         if offset >= log_end:
             end_bytes = segments.end_bytes
             return OffsetPlace(offset, end_bytes, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, end_bytes, is_estimated=False)
         segment = segments.of(offset)
+        readable = self._readable_in(segment)
+        has_holes = segment.holes > 0
         known = Known(
             offset,
             segment.bytes_before,
@@ -109,8 +147,14 @@ class Places:
             self._kept_until_ms(segment, retention_ms),
             byte_lag.find(segments, offset, is_exact=is_exact),
             self._times.find(offset),
+            readable if has_holes or readable == UNKNOWN else readable + offset - segment.base_offset,
+            has_holes,
         )
-        if isinstance(known.coordinate, int) and not isinstance(known.time, AppendTimeSearch):
+        # Records are counted for exact answers only.
+        is_counted = not (has_holes and is_exact)
+        if is_counted and isinstance(known.coordinate, int) and not isinstance(known.time, AppendTimeSearch):
+            if seen is not None and (header := seen.get(known.coordinate)) is not None:
+                return known.place(known.coordinate, header, known.time)
             try:
                 reader = HeaderReader(segment.file, segment.size_bytes, resident_only=True)
                 header = reader.header_at(known.coordinate - segment.bytes_before)
@@ -120,8 +164,47 @@ class Places:
             except (NotResident, OSError):
                 pass
             else:
+                if seen is not None:
+                    seen[known.coordinate] = header
                 return known.place(known.coordinate, header, known.time)
         return PlaceSearch(known, byte_lag.search(segments, segment, offset))
+
+    def readable_before(self, offset: Offset) -> int:
+        """Return how many records consumers can read below an offset; -1 if that is not known without the disk."""
+        segment = self._segments.of(offset)
+        readable = self._readable_in(segment)
+        if readable == UNKNOWN:
+            return UNKNOWN
+        if offset >= segment.end_offset:
+            return readable + segment.end_offset - segment.base_offset - segment.holes
+        return UNKNOWN if segment.holes else readable + offset - segment.base_offset
+
+    def _readable_in(self, segment: Segment) -> int:
+        """Return the records before a segment; -1 if the holes of this one or of a newer one are uncounted.
+
+        Uncounted holes before it cancel out where two results are subtracted.
+        """
+        segments = self._segments
+        self._add_up()
+        number = segments.number_of(segment)
+        holes, uncounted = (sums[number - 1] if number else 0 for sums in (self._holes, self._uncounted))
+        all_uncounted = (self._uncounted[-1] if self._uncounted else 0) + (segments.active.holes < 0)
+        if all_uncounted > uncounted:
+            return UNKNOWN
+        return segment.base_offset - segments.first.base_offset - holes
+
+    def _add_up(self) -> None:
+        """Add up what is known of the finished segments, if these are others than before.
+
+        Their offsets do not tell that: after a cut, other batches may fill segments with the same ones.
+        """
+        segments = self._segments
+        if segments.changes != self._added_up:
+            self._added_up = segments.changes
+            finished = segments.finished
+            self._newest_ms = list(accumulate(map(_latest_ms, finished), max))
+            self._holes = list(accumulate(max(0, each.holes) for each in finished))
+            self._uncounted = list(accumulate(each.holes < 0 for each in finished))
 
     def _kept_until_ms(self, segment: Segment, retention_ms: int) -> int:
         """Return when retention by time may delete a segment; -1: never.
@@ -132,15 +215,32 @@ class Places:
         if retention_ms < 0:
             return UNKNOWN
         segments = self._segments
-        shape = (segments.first.base_offset, segments.active.base_offset, len(segments))
-        if shape != self._shape:
-            self._shape = shape
-            self._newest_ms = list(accumulate(map(_latest_ms, segments.finished), max))
+        self._add_up()
         if segment is segments.active:
             newest_ms = max(_latest_ms(segment), self._newest_ms[-1] if self._newest_ms else NONE)
         else:
             newest_ms = self._newest_ms[segments.number_of(segment)]
         return newest_ms + retention_ms if newest_ms < _NEVER_MS else UNKNOWN
+
+
+def _readable_before(reader: HeaderReader, offset: Offset, is_wanted: Callable[[], bool]) -> int:
+    """Return how many records of a segment consumers can read below an offset. May wait for the disk.
+
+    -1 if more than `COUNTED_BATCHES_MAX` batches lie before it, or if the answer is no longer wanted.
+    """
+    position = count = batches = 0
+    while position < reader.end:
+        header = reader.header_at(position)
+        if header.base_offset >= offset:
+            break
+        batches += 1
+        if batches > COUNTED_BATCHES_MAX or not is_wanted():
+            return UNKNOWN
+        if not header.is_control:
+            # Which offsets of a batch compaction has removed is written in its records alone.
+            count += min(header.record_count, offset - header.base_offset)
+        position += header.size_bytes
+    return count
 
 
 def _latest_ms(segment: Segment) -> int:

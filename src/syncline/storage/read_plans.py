@@ -12,6 +12,7 @@ Units: sizes and positions are bytes; `upper` is exclusive.
 
 from typing import Final, NamedTuple
 
+from syncline.model.ids import NONE
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
 from syncline.storage.segment import Segment
@@ -41,13 +42,16 @@ def plan(segments: SegmentList, wanted: Wanted) -> Slice | Search:
 
 
 def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
+    cold_from: int = NONE
     hints = segment.hints(wanted)
     if hints is not None:
         try:
             file = segment.file
             reader = HeaderReader(file, segment.size_bytes, resident_only=True)
             position, size = locate(reader, hints, wanted)
-        except (NotResident, OSError):
+        except NotResident as miss:
+            cold_from = miss.position
+        except OSError:
             # If the disk refuses, for instance a descriptor, the worker runs into the same error and reports it.
             pass
         except NotABatch:
@@ -55,7 +59,7 @@ def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
             hints = None
         else:
             return Slice(file, position, size, segment.bytes_before) if size else EMPTY
-    return segment.search(wanted, hints)
+    return segment.search(wanted, hints, cold_from)
 
 
 def readable(segments: SegmentList, wanted: Wanted) -> Readable:

@@ -51,7 +51,7 @@ class Slice(NamedTuple):
         assert self.file is not None, "an empty slice has nothing to read later"
         if report is not None:
             report.located(self.base_bytes, self.position_bytes)
-        self.file.read_later(self.position_bytes, self.size_bytes, done)
+        self.file.read_later(self.position_bytes, self.size_bytes, done, report)
 
 
 EMPTY = Slice(None, 0, 0, 0)
@@ -137,6 +137,8 @@ class Search(NamedTuple):
     index_path: str
     # As in `Slice`.
     base_bytes: int
+    # From this position on nothing was in memory when the loop looked for headers, -1 if it did not get so far.
+    cold_from: int
 
     def read_resident(self) -> None:
         """Return None: the position has to be found first."""
@@ -149,13 +151,19 @@ class Search(NamedTuple):
     def read(self, report: ReadReport | None = None) -> Buffer:
         """Return the bytes; may wait for the disk. Opens the file itself, since the log may close its own."""
         file = self.disk.open(self.path)
+        file.expect_jumps()
         try:
-            reader = HeaderReader(file, self.segment_bytes, resident_only=False)
+            reader = HeaderReader(file, self.segment_bytes, resident_only=False, is_measuring=report is not None)
             position, size = locate(reader, self.hints, self.wanted) if self.hints else self._locate_by_file(reader)
-            data = file.read(position, size)
+            data = file.read(position, size, report)
         finally:
             file.close()
         if report is not None:
+            cold_from = reader.cold_from if self.cold_from < 0 else min(self.cold_from, reader.cold_from)
+            if report.resident_bytes > 0:
+                # What looking for the headers has brought in was not in memory before.
+                report.resident_bytes = min(report.resident_bytes, max(0, cold_from - position))
+            assert report.resident_bytes <= size, f"{report.resident_bytes} of {size} bytes were in memory"
             report.located(self.base_bytes, position)
             report.search()
         if len(data) != size:

@@ -1,11 +1,16 @@
 """The Disk port on this machine's files.
 
 One hard idea: asking the kernel for bytes "only if you have them"
-(`preadv2` with RWF_NOWAIT) keeps disk waits off the event loop and measures the
-page cache at the same time. The kernel may refuse bytes that are in memory (a
-page under write-out, a lock held elsewhere), so a refusal means "leave it to a
-worker", not "not cached". What this process wrote a moment ago is surely cached
-and is read without the flag.
+(`preadv2` with RWF_NOWAIT) keeps disk waits off the event loop. The kernel may
+refuse bytes that are in memory (a page under write-out, a lock held elsewhere),
+so a refusal means "leave it to a worker". What this process wrote a moment ago
+is surely cached and is read without the flag.
+
+What was in memory is asked for first (`resident_pages.py`), because any read has
+the kernel fetch what was not. For the same reason the kernel must not read ahead
+of readers of old records, by 8 MiB on some machines: all but the first of their
+reads would seem to be in memory. A worker that had to wait for the disk has as
+much again brought in for the next read, and says so.
 
 Descriptors: one per open file. A worker that uses one holds it (`hold`), and
 after `close` the last user closes it: if the number were reused for another
@@ -25,8 +30,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from syncline.records.buffers import Buffer
-from syncline.storage.disk import BrokenFileError
+from syncline.storage.disk import UNMEASURED, BrokenFileError, Residency
 from syncline.storage.page_cache import PageCacheRecycler, Window
+from syncline.storage.resident_pages import UNKNOWN, ResidentPages
 from syncline.storage.workers import CallSoon, WorkerPool
 
 Result = TypeVar("Result")
@@ -37,6 +43,8 @@ HOT_TAIL_BYTES: Final = 4 << 20
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_MAY_ADVISE: Final = hasattr(os, "posix_fadvise")
+_PAGES: Final = ResidentPages()
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -157,6 +165,13 @@ class RealDisk:
         """Run `work` in a worker thread."""
         self._pool.submit(work, done)
 
+    def cache_memory_bytes(self) -> int:
+        """Return what this machine, and its control group, leave for the page cache."""
+        # Imported late: hardly anybody asks.
+        from syncline.storage.cache_memory import cache_memory_bytes
+
+        return cache_memory_bytes()
+
     def boot_id(self) -> str:
         """Return the kernel's random id of this boot, "" where there is none."""
         try:
@@ -196,8 +211,6 @@ class RealFile:
     ) -> None:
         self.path = path
         self.size_bytes = os.fstat(descriptor).st_size
-        self.hit_bytes = 0
-        self.miss_bytes = 0
         self._descriptor = descriptor
         self._pool = pool
         self._recycler = recycler
@@ -205,6 +218,9 @@ class RealFile:
         self._holders = 0
         self._is_closed = False
         self._is_broken = False
+        self._expects_jumps = False
+        # The last look that did not find all: its position, and how many bytes it found.
+        self._missed = (-1, UNMEASURED)
         # What this process has written is in memory; older contents may not be.
         self._own_from = 0 if is_new and not self.size_bytes else self.size_bytes
         self._written_out_to = self._own_from
@@ -248,43 +264,52 @@ class RealFile:
             raise _closed(self.path)
         if position + size > self.size_bytes:
             return None
-        data: Buffer | None = None
-        try:
-            if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
-                data = os.pread(self._descriptor, size, position)
-            elif _NOWAIT:
-                data = self._read_nowait(position, size)
-        except OSError:
-            return None
-        if data is None or len(data) != size:
-            return None
-        self.hit_bytes += size
-        return data
-
-    def _read_nowait(self, position: int, size: int) -> bytearray | None:
-        """Return `size` bytes or None; retry a short read once, since cached files often give short ones.
-
-        Raises OSError if the bytes are not in memory, or if the file system does not support the flag.
-        """
-        data = bytearray(size)
-        filled = 0
-        for _ in range(2):
-            filled += os.preadv(self._descriptor, [memoryview(data)[filled:]], position + filled, _NOWAIT)
+        if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
+            try:
+                hot = os.pread(self._descriptor, size, position)
+            except OSError:
+                return None
+            return hot if len(hot) == size else None
+        if not self._expects_jumps:
+            self.expect_jumps()
+        known = _PAGES.bytes_in_memory(self._descriptor, position, size)
+        if known in {UNKNOWN, size}:
+            data = bytearray(size)
+            filled = _fill_from_memory(self._descriptor, position, data)
             if filled == size:
                 return data
+            known = filled if known == UNKNOWN else known
+        self._missed = position, known
         return None
 
-    def read(self, position: int, size: int) -> Buffer:
+    def expect_jumps(self) -> None:
+        """Have the kernel read no more than it is asked for."""
+        self._expects_jumps = True
+        if _MAY_ADVISE:
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def read(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
         """Return up to `size` bytes; may wait for the disk, in any thread."""
         descriptor = self.hold()
         try:
-            return _read_all(descriptor, position, size)
+            if residency is None:
+                return _read_all(descriptor, position, size)
+            return _read_measured(descriptor, position, size, residency)
         finally:
             self.let_go()
 
-    def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+    def read_later(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[Buffer | OSError], None],
+        residency: Residency | None = None,
+    ) -> None:
         """Read in a worker thread; the file may be closed meanwhile, the read still gets its bytes."""
-        self.miss_bytes += size
+        missed, self._missed = self._missed, (-1, UNMEASURED)
+        if residency is not None and missed[0] == position:
+            residency.resident_bytes = missed[1]
         try:
             descriptor = self.hold()
         except OSError as error:
@@ -294,7 +319,9 @@ class RealFile:
 
         def work() -> Buffer:
             try:
-                return _read_all(descriptor, position, size)
+                if residency is None:
+                    return _read_all(descriptor, position, size)
+                return _read_measured(descriptor, position, size, residency)
             finally:
                 self.let_go()
 
@@ -322,19 +349,21 @@ class RealFile:
         """Sync in a worker thread."""
         self._pool.submit(self.sync, done)
 
-    def recycle(self, keep_bytes: int) -> None:
+    def recycle(self, keep_bytes: int) -> int:
         """Write out new data and free the page cache of all but the last `keep_bytes`."""
         if self._recycler is None or self._is_closed or self._written_out_to >= self.size_bytes:
-            return
+            return 0
         drop_to = max(self._dropped_to, self.size_bytes - keep_bytes)
         self._recycler.submit(Window(self, self._written_out_to, self.size_bytes, self._dropped_to, drop_to))
         self._written_out_to = self.size_bytes
+        is_anything_dropped = drop_to > self._dropped_to
         self._dropped_to = drop_to
         self._own_from = max(self._own_from, drop_to)
+        return drop_to if is_anything_dropped else 0
 
     def drop_cached(self, position: int, size: int) -> None:
         """Free the page cache of a range; pages that are not written out yet stay."""
-        if not size or not hasattr(os, "posix_fadvise"):
+        if not size or not _MAY_ADVISE:
             return
         descriptor = self.hold()
         try:
@@ -371,6 +400,47 @@ class RealFile:
 
 def _closed(path: str) -> OSError:
     return OSError(errno.EBADF, "the file was closed", path)
+
+
+def _fill_from_memory(descriptor: int, position: int, data: bytearray) -> int:
+    """Read what is in memory, up to the first byte that is not; return how much, UNMEASURED if nobody can tell.
+
+    There is no second try: the first one has the kernel fetch the rest, and fast disks are done by then.
+    """
+    if not _NOWAIT:
+        return UNMEASURED
+    try:
+        return os.preadv(descriptor, [data], position, _NOWAIT)
+    except BlockingIOError:
+        return 0
+    except OSError:
+        # The file system does not know the flag, or the disk fails, which the read itself reports.
+        return UNMEASURED
+
+
+def _in_memory(descriptor: int, position: int, size: int) -> int:
+    """Return how many bytes of a range are in memory, UNMEASURED if nobody can tell."""
+    known = _PAGES.bytes_in_memory(descriptor, position, size)
+    return known if known != UNKNOWN else _fill_from_memory(descriptor, position, bytearray(size))
+
+
+def _read_measured(descriptor: int, position: int, size: int, residency: Residency) -> Buffer:
+    """Return up to `size` bytes, fewer only at the end of the file, and say how many of them were in memory."""
+    if residency.resident_bytes == UNMEASURED:
+        residency.resident_bytes = _in_memory(descriptor, position, size)
+    data = _read_all(descriptor, position, size)
+    if residency.reads_ahead and UNMEASURED < residency.resident_bytes < size:
+        residency.ahead_bytes = _bring_in(descriptor, position + size, size)
+    return data
+
+
+def _bring_in(descriptor: int, position: int, size: int) -> int:
+    """Have bytes read into memory without waiting; return how many, 0 if the first of them are there."""
+    size = min(size, os.fstat(descriptor).st_size - position)
+    if size <= 0 or not _MAY_ADVISE or _in_memory(descriptor, position, 1):
+        return 0
+    os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
+    return size
 
 
 def _read_all(descriptor: int, position: int, size: int) -> bytes:

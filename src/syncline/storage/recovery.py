@@ -155,6 +155,8 @@ class _Loading:
         end = segment.file.size_bytes
         try:
             is_trusted = segment.load_indexes()
+            # What lies before the last entry of an index is not walked.
+            segment.holes = NONE if is_trusted else 0
             segment.resume(end=end)
         except NotABatch as found:
             raise DamagedLogError(

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
-from syncline.records.batch import BatchHeader
+from syncline.records.batch import CONTROL_BIT, BatchHeader
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
@@ -54,6 +54,7 @@ class Figures(NamedTuple):
     max_timestamp_ms: int
     max_timestamp_offset: int
     bytes_since_index: int
+    holes: int
 
 
 class Segment:
@@ -69,9 +70,11 @@ class Segment:
         "append_times",
         "base_offset",
         "bytes_before",
+        "dropped_to",
         "end_offset",
         "first_timestamp_ms",
         "generation",
+        "holes",
         "index",
         "is_index_saved",
         "is_synced",
@@ -94,9 +97,13 @@ class Segment:
         self.size_bytes = 0
         # The bytes of all segments before this one, counted since the log was opened (`byte_lag.py`).
         self.bytes_before = 0
+        # The page cache was told that it need not keep what lies before this position.
+        self.dropped_to = 0
         # Both in memory or both on the disk.
         self.index: OffsetIndex | None = OffsetIndex(base_offset)
         self.times: TimeIndex | None = TimeIndex(base_offset)
+        # Offsets without a record that consumers can read: markers, and what compaction has removed; -1: not counted.
+        self.holes = 0
         self.append_times = KeptTimes(disk, self.path(APPEND_TIMES_SUFFIX), self.path(), base_offset)
         self.max_timestamp_ms = NONE
         self.first_timestamp_ms = NONE
@@ -154,6 +161,8 @@ class Segment:
         """Account for a stored batch. The hot path: no allocation beyond array growth."""
         end_offset = header.base_offset + header.last_offset_delta + 1
         timestamp_ms = header.max_timestamp
+        if header.record_count != end_offset - self.end_offset or header.attributes & CONTROL_BIT:
+            self._add_holes(header, end_offset - self.end_offset)
         if timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = timestamp_ms
             self._max_timestamp_offset = end_offset - 1
@@ -170,6 +179,11 @@ class Segment:
         self.end_offset = Offset(end_offset)
         if len(tail_ends) > TAIL_BATCHES_MAX:
             self._shorten_tail()
+
+    def _add_holes(self, header: BatchHeader, offset_count: int) -> None:
+        """Count the offsets up to the end of a batch that hold no record for consumers."""
+        if self.holes >= 0:
+            self.holes += offset_count - (0 if header.is_control else header.record_count)
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
         assert self.index is not None, "a segment that grows has its indexes in memory"
@@ -249,8 +263,8 @@ class Segment:
             start,
         )
 
-    def search(self, wanted: Wanted, hints: Hints | None) -> Search:
-        """Return what a worker needs to find and read `wanted` here."""
+    def search(self, wanted: Wanted, hints: Hints | None, cold_from: int) -> Search:
+        """Return what a worker needs to find and read `wanted` here; `cold_from` as in `Search`."""
         return Search(
             self._disk,
             self.path(),
@@ -261,6 +275,7 @@ class Segment:
             hints,
             self.path(INDEX_SUFFIX),
             self.bytes_before,
+            cold_from,
         )
 
     def finish(self) -> None:
@@ -318,6 +333,9 @@ class Segment:
         self.tail_ends, self.tail_positions = array("q"), array("q")
         last = self.index.last
         position = 0 if last is None else last[1]
+        # What lies before the entry is not walked; a part of a segment without holes has none.
+        holes_then = NONE if position and self.holes else 0
+        self.holes = NONE if position else 0
         reader = HeaderReader(self.file, end, resident_only=resident_only)
         self.tail_floor = self.end_offset = self.base_offset
         if position:
@@ -332,6 +350,8 @@ class Segment:
             self.add_batch(header, position)
             position += header.size_bytes
         self.size_bytes = end
+        if self.holes < 0:
+            self.holes = holes_then
 
     def cut(self, position: int, end_offset: Offset) -> None:
         """Forget everything from `position` on, in memory and on the disk; may wait for the disk.
@@ -358,6 +378,7 @@ class Segment:
         file = self.file
         assert position <= file.size_bytes, f"{self!r} is cut at {position}, its file ends at {file.size_bytes}"
         file.truncate(position)
+        self.dropped_to = min(self.dropped_to, position)
         sync_for_good(file)
         self.forget_saved_indexes()
         self.is_synced = False
@@ -411,11 +432,12 @@ class Segment:
             self.max_timestamp_ms,
             self._max_timestamp_offset,
             self._bytes_since_index,
+            self.holes,
         )
 
     def _take(self, figures: Figures) -> None:
         self.end_offset, self.size_bytes, self.first_timestamp_ms = figures[:3]
-        self.max_timestamp_ms, self._max_timestamp_offset, self._bytes_since_index = figures[3:]
+        self.max_timestamp_ms, self._max_timestamp_offset, self._bytes_since_index, self.holes = figures[3:]
 
     def forget_saved_indexes(self) -> None:
         """Remove the index files, which describe more than the segment now holds."""

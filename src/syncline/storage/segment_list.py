@@ -47,6 +47,8 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
         self.active = segments[-1]
+        # Counts segments that were added or removed: what was added up over segments holds for one count.
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -127,6 +129,7 @@ class SegmentList:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
+        self.changes += 1
         return segment
 
     def keep_warm(self, segment: Segment) -> None:
@@ -155,6 +158,7 @@ class SegmentList:
         yield from self._bury(segment)
         self._segments.pop(0)
         self._bases.pop(0)
+        self.changes += 1
 
     def _close(self, segment: Segment) -> None:
         self._cool(segment)
@@ -196,6 +200,7 @@ class SegmentList:
             self.disk.remove(path)
         self._segments.pop()
         self._bases.pop()
+        self.changes += 1
         if self._segments:
             self.active = self._segments[-1]
             self._cool(self.active)

@@ -13,6 +13,7 @@ active segment, and a new segment begins exactly there.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
@@ -26,10 +27,14 @@ from syncline.storage.disk import Disk
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import Incoming
 from syncline.storage.log_times import copy_times
+from syncline.storage.read_facts import LogState
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
 from syncline.storage.written import Written
+
+# After this many written bytes, the page cache gets a hint.
+RECYCLE_BYTES: Final = 8 << 20
 
 
 class SegmentWriter:
@@ -45,6 +50,9 @@ class SegmentWriter:
         "_producers",
         "_segments",
         "_written",
+        "_written_since_recycle",
+        "keep_cached_bytes",
+        "last_written_bytes",
     )
 
     def __init__(
@@ -68,6 +76,11 @@ class SegmentWriter:
         self._producers = producers
         self._availability = availability
         self._written = written
+        self._written_since_recycle = 0
+        # What all logs had written when this one got its last batch; 0: that was in an earlier life.
+        self.last_written_bytes = 0
+        # As in `PartitionLog`.
+        self.keep_cached_bytes: int | None = None
         # Creates the partition directory before the first file; None once it exists.
         self._make_directory = make_directory
 
@@ -75,6 +88,14 @@ class SegmentWriter:
     def has_directory(self) -> bool:
         """Whether the partition directory exists; an empty new log has none."""
         return self._make_directory is None
+
+    def state(self, active: Segment) -> LogState:
+        """Return what a read tells of the log as a whole; `active` is its active segment."""
+        newest_ms = active.max_timestamp_ms
+        if newest_ms < 0:
+            newest_ms = self._segments.newest_timestamp_ms
+        end_bytes, is_kept = active.bytes_before + active.size_bytes, self.keep_cached_bytes is None
+        return (end_bytes, newest_ms, self._written.total_bytes, self.last_written_bytes, is_kept)
 
     def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings, append_ms: int) -> Offset:
         """Write one batch, at this time by the wall clock (-1: unknown); return the new log end."""
@@ -88,7 +109,11 @@ class SegmentWriter:
         if append_ms >= times.due_ms:
             times.add(header.base_offset, position, append_ms, written.total_bytes, header.crc)
             written.has_times(self._availability.topic_partition)
-        written.total_bytes += len(batch)
+        if self.keep_cached_bytes is None:
+            written.total_bytes += len(batch)
+        else:
+            self._recycle(len(batch), self.keep_cached_bytes)
+        self.last_written_bytes = written.total_bytes
         return segment.end_offset
 
     def append_all(
@@ -111,14 +136,33 @@ class SegmentWriter:
                 self._account_for(segment, batch.header, position + batch.start - start)
             if append_times or not position:
                 self._copy_times(segment, batches[at:behind], position - start, append_times)
-            self._written.total_bytes += len(data)
+            if self.keep_cached_bytes is None:
+                self._written.total_bytes += len(data)
+            else:
+                self._recycle(len(data), self.keep_cached_bytes)
+            self.last_written_bytes = self._written.total_bytes
             at = behind
+
+    def _recycle(self, written_bytes: int, keep_bytes: int) -> None:
+        """Have the page cache recycled behind what was written, from time to time.
+
+        It takes the same few pages all the time, so it pushes nothing else out, and does not count as written.
+        """
+        self._written_since_recycle += written_bytes
+        if self._written_since_recycle >= RECYCLE_BYTES:
+            self._written_since_recycle = 0
+            active = self._segments.active
+            if active.open_file is not None:
+                active.dropped_to = max(active.dropped_to, active.open_file.recycle(keep_bytes))
+                assert active.dropped_to <= active.size_bytes, f"{active!r} has pages dropped up to {active.dropped_to}"
 
     def _copy_times(
         self, segment: Segment, batches: Sequence[Incoming], shift: int, append_times: Sequence[CopiedTime]
     ) -> None:
         written = self._written
-        if copy_times(segment.append_times, batches, shift, append_times, written.total_bytes):
+        is_kept = self.keep_cached_bytes is None
+        kept, before_bytes = segment.append_times, written.total_bytes
+        if copy_times(kept, batches, shift, append_times, before_bytes, counts_as_written=is_kept):
             written.has_times(self._availability.topic_partition)
 
     def _segment_for(self, size_bytes: int, header: BatchHeader, settings: LogSettings) -> Segment:

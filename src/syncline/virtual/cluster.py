@@ -11,6 +11,7 @@ started again a little later, as a supervisor would do.
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from syncline.model.errors import RequestError
@@ -24,6 +25,7 @@ from syncline.virtual.disk import DiskSettings, SimDisk
 from syncline.virtual.ghost import Ghost
 from syncline.virtual.host import Host
 from syncline.virtual.invariants import Invariants
+from syncline.virtual.lag_watch import LagWatch
 from syncline.virtual.links import NetworkSettings
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import Medium
@@ -90,6 +92,9 @@ class VirtualCluster:
         self.store.on_commit = self.ghost.committed_metadata
         self.failures: list[str] = []
         self.invariants = Invariants(self.hosts if self.settings.check_invariants else {}, self.failures)
+        self.lag_watch = LagWatch(
+            self.hosts, LOG_DIRECTORY, stream(seed, "lag-watch"), self.failures, self.ghost.counts
+        )
         self._all_processes: list[Process] = []
         self._graveyard: list[Node] = []
         self.is_ending = False
@@ -97,6 +102,8 @@ class VirtualCluster:
     def _instant_is_over(self, now_ns: int) -> None:
         if self.ghost.acknowledged:
             self.ghost.instant_is_over()
+        if now_ns >= self.lag_watch.due_ns:
+            self.lag_watch.sweep(now_ns)
         self.invariants.instant_is_over(now_ns)
 
     @property
@@ -140,6 +147,7 @@ class VirtualCluster:
         )
         disk_rng = stream(self.seed, "disk", host.broker_id, host.lives)
         host.disk = SimDisk(self.loop, host.medium, disk_rng, self.trace, self.settings.disk)
+        host.disk.on_append = partial(self.lag_watch.appended, host)
         host.node = Node(
             spec,
             disk=host.disk,

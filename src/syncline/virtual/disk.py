@@ -2,25 +2,29 @@
 
 `read_resident` misses at random, and always while the disk is slow; `read_later`
 then takes virtual time. Blocking calls take none. Files outlive the process;
-descriptors and locks die with it.
+descriptors and locks die with it. With `pages`, what is in memory is exact.
 
 Units: sizes and positions are bytes, times ns.
 """
 
+import contextlib
 import errno
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from syncline.records.buffers import Buffer
+from syncline.storage.disk import UNMEASURED, Residency
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import REFUSED, ROOM_BYTES, Directory, Inode, Medium, Node
+from syncline.virtual.pages import SimPages
 from syncline.virtual.process import Process, current_process
 from syncline.virtual.trace import Trace
 
 Result = TypeVar("Result")
+NOWHERE: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,28 @@ class SimDisk:
         self._trace = trace
         self.settings = settings or DiskSettings()
         self.slow_ns_max = 0
+        # The pages in memory, if a test wants to know them; else reads miss at random.
+        self.pages: SimPages | None = None
         self._failures: dict[str, int] = {}
+        # What a check may do that looks at the disk now.
+        self._inspection: frozenset[str] | None = None
+        # Gets the path and the data of each append.
+        self.on_append: Callable[[str, bytes], None] | None = None
+
+    # Checks
+
+    @contextlib.contextmanager
+    def inspected(self, *, may_open: bool) -> Iterator[None]:
+        """Let a check read, unnoticed: nothing is drawn or recorded, and nothing fails but what a check must not do.
+
+        Without `may_open`, it must not open files: what a broker opens stays open.
+        """
+        assert self._inspection is None, "a check looks already"
+        self._inspection = frozenset({"open", "read"} if may_open else {"read"})
+        try:
+            yield
+        finally:
+            self._inspection = None
 
     # Faults
 
@@ -55,6 +80,10 @@ class SimDisk:
 
     def enter(self, operation: str, path: str) -> None:
         """Check that the process is alive; raise the error that is planned for this operation, if any."""
+        if self._inspection is not None:
+            if operation not in self._inspection:
+                raise OSError(errno.EMFILE, f"this check does not {operation}", path)
+            return
         if self.process is not None:
             self.process.check_alive()
         if self._failures:
@@ -69,11 +98,13 @@ class SimDisk:
 
     def _need_descriptor(self, path: str) -> None:
         """Raise if the process has no descriptors: whole files and directories are opened, too."""
-        if self.medium.refusing == errno.EMFILE:
+        if self.medium.refusing == errno.EMFILE and self._inspection is None:
             self.enter("open", path)
 
     def misses(self) -> bool:
         """Return whether the next read misses the page cache."""
+        if self._inspection is not None:
+            return False
         return self.slow_ns_max > 0 or self._rng.random() < self.settings.miss_probability
 
     def record(self, operation: str, path: str, size: int) -> None:
@@ -257,6 +288,10 @@ class SimDisk:
         """Run `work` off the loop."""
         self.later(work, done)
 
+    def cache_memory_bytes(self) -> int:
+        """Return the size of the page cache, if it has one."""
+        return NOWHERE if self.pages is None else self.pages.memory_bytes
+
     def boot_id(self) -> str:
         """Return an id that changes with each power cut."""
         return f"{self.medium.host}-boot-{self.medium.boots}"
@@ -291,9 +326,9 @@ class SimFile:
         self._disk = disk
         self._inode = inode
         self._is_open = True
+        # Where the last look found less than it wanted.
+        self._missed_at = NOWHERE
         self.path = path
-        self.hit_bytes = 0
-        self.miss_bytes = 0
 
     def _enter(self, operation: str) -> None:
         self._disk.enter(operation, self.path)
@@ -310,28 +345,55 @@ class SimFile:
         self._enter("append")
         data = b"".join(parts)
         self._disk.check_room(len(data), self.path)
+        if self._disk.pages is not None:
+            self._disk.pages.touch(self._inode, len(self._inode.data), len(data))
         self._inode.append(data)
         self._disk.record("append", self.path, len(data))
+        if self._disk.on_append is not None:
+            self._disk.on_append(self.path, data)
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return bytes that are in memory."""
         self._enter("read")
-        if position + size > len(self._inode.data) or self._disk.misses():
+        pages = self._disk.pages
+        if position + size > len(self._inode.data):
             return None
-        self.hit_bytes += size
+        if self._disk.misses() if pages is None else pages.bytes_in_memory(self._inode, position, size) < size:
+            self._missed_at = position
+            return None
+        if pages is not None:
+            pages.touch(self._inode, position, size)
         return bytes(self._inode.data[position : position + size])
 
-    def read(self, position: int, size: int) -> Buffer:
+    def read(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
         """Return bytes."""
         self._enter("read")
-        return bytes(self._inode.data[position : position + size])
+        data = bytes(self._inode.data[position : position + size])
+        pages = self._disk.pages
+        if residency is not None and residency.resident_bytes == UNMEASURED:
+            known = len(data) if pages is None else pages.bytes_in_memory(self._inode, position, len(data))
+            residency.resident_bytes = known
+        if pages is not None:
+            pages.touch(self._inode, position, len(data))
+        return data
 
-    def read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+    def read_later(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[Buffer | OSError], None],
+        residency: Residency | None = None,
+    ) -> None:
         """Read without waiting."""
         self._enter("read_later")
-        self.miss_bytes += size
+        if residency is not None and self._disk.pages is None and self._missed_at == position:
+            residency.resident_bytes = 0
+        self._missed_at = NOWHERE
         finished: Callable[[Any], None] = done
-        self._disk.later(lambda: self.read(position, size), finished)
+        self._disk.later(lambda: self.read(position, size, residency), finished)
+
+    def expect_jumps(self) -> None:
+        """Do nothing: nothing is read ahead."""
 
     def truncate(self, size: int) -> None:
         """Cut the file."""
@@ -351,11 +413,19 @@ class SimFile:
         finished: Callable[[Any], None] = done
         self._disk.later(self.sync, finished)
 
-    def recycle(self, keep_bytes: int) -> None:
-        """Do nothing: it is a hint."""
+    def recycle(self, keep_bytes: int) -> int:
+        """Forget the pages before the last so many bytes."""
+        pages = self._disk.pages
+        if pages is None:
+            return 0
+        dropped_to = max(0, len(self._inode.data) - keep_bytes)
+        pages.drop(self._inode, 0, dropped_to)
+        return dropped_to
 
     def drop_cached(self, position: int, size: int) -> None:
-        """Do nothing: it is a hint."""
+        """Forget the pages of a range."""
+        if self._disk.pages is not None:
+            self._disk.pages.drop(self._inode, position, size)
 
     def close(self) -> None:
         """Close the descriptor."""

@@ -39,7 +39,7 @@ def segments(medium: Medium, log_directory: str, key: TopicPartition) -> list[tu
     ]
 
 
-def parse(data: bytearray, position: int) -> Iterator[tuple[int, int, StoredBatch]]:
+def parse(data: bytes | bytearray, position: int) -> Iterator[tuple[int, int, StoredBatch]]:
     """Yield (position, end position, batch) of the whole batches from `position` on."""
     size = len(data)
     while position + HEADER.size <= size:

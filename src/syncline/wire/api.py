@@ -63,6 +63,7 @@ class ApiKey(IntEnum):
     COPIES = 20006
     LAG = 20007
     APPEND_TIMES = 20008
+    GROUP_ROWS = 20009
 
 
 class VersionRange(NamedTuple):
@@ -129,6 +130,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
     ApiKey.COPIES: VersionRange(0, 0),
     ApiKey.LAG: VersionRange(0, 0),
     ApiKey.APPEND_TIMES: VersionRange(0, 0),
+    ApiKey.GROUP_ROWS: VersionRange(0, 0),
 }
 
 # Records, the metadata of group members and forwarded client requests may be as large as
@@ -185,6 +187,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.COPIES: 0,
     ApiKey.LAG: 0,
     ApiKey.APPEND_TIMES: 0,
+    ApiKey.GROUP_ROWS: 0,
 }
 
 assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"

@@ -34,6 +34,7 @@ _REQUEST: Final = "request"
 _RESPONSE: Final = "response"
 # Messages with more fields than Kafka's.
 _OWN: Final = {
+    (35, 4, _RESPONSE): "syncline.wire.describe_log_dirs_v4",
     (45, 1, _REQUEST): "syncline.wire.reassignments_v1",
     (45, 1, _RESPONSE): "syncline.wire.reassignments_v1",
     (46, 0, _RESPONSE): "syncline.wire.list_reassignments_v0",

@@ -36,6 +36,11 @@ def _converters(entity_type: Any) -> tuple[tuple[str, Convert | None], ...]:
     )
 
 
+def forget_converters() -> None:
+    """Forget what turns plain data into values; `build` finds it out again."""
+    _converters.cache_clear()
+
+
 def converter(hint: Any, kafka_type: str | None) -> Convert | None:
     """Return what turns plain data into the value of a field, None where they are the same."""
     if get_origin(hint) in (Union, UnionType):

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from syncline.records.buffers import Buffer
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import (
+    INT32,
     TOPIC_ID_BYTES,
     compact_string,
     not_null,
@@ -269,37 +270,48 @@ def _read_topic(buffer: Buffer, version: int, position: int) -> tuple[Topic, int
 def _parse_legacy(buffer: Buffer, version: int, position: int, rows_max: int) -> FetchRequest:
     head, position = _read_head(buffer, version, position)
     topics: list[tuple[Topic, list[FetchPartition]]] = []
-    count, position = read_count(buffer, position, 6)
-    rows_left = _at_once(rows_max, not_null(count))
+    layout = _legacy_layout(version)
+    count, position = _count_at_once(buffer, position, 6, rows_max)
+    rows_left = rows_max - count
     for _ in range(count):
         topic, position = read_string(buffer, position)
-        partition_count, position = read_count(buffer, position, _legacy_layout(version).size)
-        rows_left = _at_once(rows_left, not_null(partition_count))
-        partitions, position = _legacy_partitions(buffer, version, position, partition_count)
+        partition_count, position = _count_at_once(buffer, position, layout.size, rows_left)
+        rows_left -= partition_count
+        partitions, position = _legacy_partitions(buffer, layout, position, partition_count)
         topics.append((topic, partitions))
     forgotten: list[tuple[Topic, list[int]]] = []
     if version >= 7:
-        position = _parse_forgotten(buffer, version, position, forgotten, rows_max)
+        # Most requests forget nothing.
+        (count,) = INT32.unpack_from(buffer, position)
+        position = _parse_forgotten(buffer, version, position, forgotten, rows_max) if count else position + 4
     return _with_tail(buffer, version, position, head, topics, forgotten)
+
+
+def _count_at_once(buffer: Buffer, position: int, item_bytes_min: int, rows_left: int) -> tuple[int, int]:
+    """Return the number of items of an array; raises LongFetch if these are more than may be read in one go."""
+    count, position = read_count(buffer, position, item_bytes_min)
+    if not 0 <= count <= rows_left:
+        _at_once(rows_left, not_null(count))
+    return count, position
 
 
 def _legacy_layout(version: int) -> struct.Struct:
     return _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
 
 
-def _legacy_partitions(buffer: Buffer, version: int, position: int, count: int) -> tuple[list[FetchPartition], int]:
+def _legacy_partitions(
+    buffer: Buffer, layout: struct.Struct, position: int, count: int
+) -> tuple[list[FetchPartition], int]:
     """Return so many partitions, and the position after them."""
-    layout = _legacy_layout(version)
     end = position + count * layout.size
     rows = layout.iter_unpack(buffer[position:end])
-    if version >= 9:
-        partitions = [
-            FetchPartition(index, epoch, offset, -1, start, size) for index, epoch, offset, start, size in rows
-        ]
-    elif version >= 5:
-        partitions = [FetchPartition(index, -1, offset, -1, start, size) for index, offset, start, size in rows]
+    make, kind = _make, FetchPartition
+    if layout is _PARTITION_V9:
+        partitions = [make(kind, (index, epoch, offset, -1, start, size)) for index, epoch, offset, start, size in rows]
+    elif layout is _PARTITION_V5:
+        partitions = [make(kind, (index, -1, offset, -1, start, size)) for index, offset, start, size in rows]
     else:
-        partitions = [FetchPartition(index, -1, offset, -1, -1, size) for index, offset, size in rows]
+        partitions = [make(kind, (index, -1, offset, -1, -1, size)) for index, offset, size in rows]
     return partitions, end
 
 
@@ -321,7 +333,7 @@ def _parse_long(
             if is_flexible:
                 some, position = _flexible_partitions(buffer, position, size)
             else:
-                some, position = _legacy_partitions(buffer, version, position, size)
+                some, position = _legacy_partitions(buffer, _legacy_layout(version), position, size)
             partitions += some
             yield
         topics.append((topic, partitions))

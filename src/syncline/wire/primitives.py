@@ -57,8 +57,10 @@ def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int
 def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
     """Return the string with an int16 length at `position`."""
     (size,) = INT16.unpack_from(buffer, position)
-    if size < 0:
-        raise DecodeError(f"a string at {position} has {size} bytes")
+    if size <= 0:
+        if size < 0:
+            raise DecodeError(f"a string at {position} has {size} bytes")
+        return "", position + 2
     return text(buffer, position + 2, size), position + 2 + size
 
 

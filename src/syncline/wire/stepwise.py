@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origi
 
 from syncline.records.varint import read_unsigned
 from syncline.wire.announced_counts import STRING_BYTES_MAX, bytes_min_of, count_checker, field_checker
-from syncline.wire.entities import build, converter
+from syncline.wire.entities import build, converter, forget_converters
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32, ITEMS_MAX, TAGS_MAX, read_compact_count, read_count, varint
 from syncline.wire.rows import SharedRows
@@ -387,3 +387,13 @@ def _item_writer(item_type: Entity) -> Callable[[io.BytesIO, Any], None]:
     from kio.serial import entity_writer
 
     return entity_writer(item_type)
+
+
+def forget_plans() -> None:
+    """Forget how entities are read and written; that of a class is found out again when needed, in 0.1 ms.
+
+    What was found out while a long request was served lies all over what that took (`local.memory`).
+    """
+    for found_out in (_plan, _field_reader, _item_reader, _field_writer, _item_writer):
+        found_out.cache_clear()
+    forget_converters()

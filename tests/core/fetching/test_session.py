@@ -58,6 +58,11 @@ def opened(answer: FetchContext | ErrorCode) -> FetchContext:
     return answer
 
 
+def entries(context: FetchContext) -> list[SessionPartition]:
+    """Return the entries of a session."""
+    return list(context.session.partitions.values())
+
+
 def settle(context: FetchContext, entry: SessionPartition, *, records: int = 0, mark: int = 10, **more: object) -> bool:
     """Answer `entry`, by default with nothing new."""
     row = context.settle(entry, record_bytes=records, high_watermark=mark, log_start=0, at_bound=records == 0, **more)
@@ -150,8 +155,8 @@ def test_h02_an_incremental_answer_lists_only_news() -> None:
     """Of three partitions one got data, one a new watermark."""
     cache = make_cache()
     first = opened(fetch(cache, 0, 0, ["t-0", "t-1", "t-2"]))
-    watchers = {entry.key: PartitionWatchers() for entry in first.added}
-    for entry in first.added:
+    watchers = {entry.key: PartitionWatchers() for entry in entries(first)}
+    for entry in entries(first):
         watchers[entry.key].add(entry)
     assert answer_all(first) == ["t-0", "t-1", "t-2"]
 
@@ -171,7 +176,7 @@ def test_h02_a_change_without_news_is_not_listed() -> None:
     cache = make_cache()
     first = opened(fetch(cache, 0, 0, ["t-0"]))
     watchers = PartitionWatchers()
-    watchers.add(first.added[0])
+    watchers.add(entries(first)[0])
     answer_all(first)
 
     watchers.role_changed()
@@ -185,7 +190,7 @@ def test_h03_a_healed_partition_is_listed_once() -> None:
     cache = make_cache()
     first = opened(fetch(cache, 0, 0, ["t-0"]))
     answer_all(first)
-    first.added[0].changed(wakes=True)
+    entries(first)[0].changed(wakes=True)
 
     assert answer_all(opened(fetch(cache, 101, 1)), error=ErrorCode.KAFKA_STORAGE_ERROR) == ["t-0"]
     assert answer_all(opened(fetch(cache, 101, 2)), error=ErrorCode.KAFKA_STORAGE_ERROR) == ["t-0"]
@@ -271,7 +276,7 @@ def test_session_of_2000_idle_partitions_looks_at_one() -> None:
     first = opened(fetch(cache, 0, 0, [f"t-{i}" for i in range(2000)], reader=FOLLOWER))
     answer_all(first)
 
-    first.added[1234].changed(wakes=True)
+    entries(first)[1234].changed(wakes=True)
 
     assert [entry.key for entry in opened(fetch(cache, 101, 1, reader=FOLLOWER)).pending()] == ["t-1234"]
 
@@ -282,7 +287,7 @@ def test_c24_session_wakes_followers_by_data_and_consumers_by_the_mark() -> None
     woken: list[str] = []
     for name, reader in (("follower", FOLLOWER), ("consumer", CONSUMER)):
         context = opened(fetch(cache, 0, 0, ["t-0"], reader=reader))
-        watchers.add(context.added[0])
+        watchers.add(entries(context)[0])
         context.session.on_change = lambda _, name=name: woken.append(name)
 
     watchers.log_end_moved()
@@ -300,12 +305,12 @@ def test_session_that_is_gone_hears_nothing_and_is_dropped() -> None:
     """A fetch without a session leaves no trace once it is answered."""
     cache, watchers = make_cache(), PartitionWatchers()
     context = opened(fetch(cache, 0, -1, ["t-0"]))
-    watchers.add(context.added[0])
+    watchers.add(entries(context)[0])
     context.session.on_change = lambda _: pytest.fail("the session is over")
 
     context.finish()
     watchers.high_watermark_moved()
-    watchers.add(opened(fetch(cache, 0, 0, ["t-0"])).added[0])
+    watchers.add(entries(opened(fetch(cache, 0, 0, ["t-0"])))[0])
 
     assert len(watchers) == 1
 
@@ -315,10 +320,10 @@ def test_sessions_that_are_gone_never_outnumber_those_that_live() -> None:
     cache, watchers = make_cache(), PartitionWatchers()
     living = [opened(fetch(cache, 0, 0, ["t-0"])) for _ in range(10)]
     for context in living:
-        watchers.add(context.added[0])
+        watchers.add(entries(context)[0])
     for _ in range(1_000):
         context = opened(fetch(cache, 0, -1, ["t-0"]))
-        watchers.add(context.added[0])
+        watchers.add(entries(context)[0])
         context.finish()
 
         assert len(watchers) <= 2 * len(living) + 1

@@ -68,17 +68,19 @@ def session_id_of(answer: FetchContext | ErrorCode) -> int:
 
 
 def test_session_without_room_is_not_remembered() -> None:
-    """Its fetch is answered with id 0, and counts for its client until then."""
+    """Its fetch is answered with id 0, and counts for its client from when it waits until then."""
     cache, clients = make_cache(), [Connection() for _ in range(3)]
     answers = [fetch(cache, client) for client in clients]
     last = answers[2]
     assert isinstance(last, FetchContext)
-    kept_bytes = clients[2].kept_bytes
-    last.finish()
+    counts = [clients[2].kept_bytes]
+    for step in (last.stay, last.stay, last.finish):
+        step()
+        counts.append(clients[2].kept_bytes)
 
     assert [session_id_of(answer) for answer in answers] == [101, 102, 0]
     assert [client.kept_bytes for client in clients] == [session_bytes(MANY), session_bytes(MANY), 0]
-    assert (kept_bytes, cache.clients_bytes) == (session_bytes(MANY), 2 * session_bytes(MANY))
+    assert (counts, cache.clients_bytes) == ([0, session_bytes(MANY), session_bytes(MANY), 0], 2 * session_bytes(MANY))
 
 
 def test_silent_sessions_make_room_and_live_ones_do_not() -> None:
@@ -126,16 +128,15 @@ def test_session_changes_in_parts_as_long_as_there_is_room() -> None:
     fetch(cache, client)
     session = cache.find(101)
     assert session is not None
-    fits = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(MANY, MANY + 5)], [0, 1], 1)
+    has_fitted = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(MANY, MANY + 5)], [0, 1], 1)
     cache.check_invariants()
     kept_bytes = client.kept_bytes
-    too_many = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(100, 100 + 2 * MANY)], (), 1)
+    has_too_many = cache.change(session, [(key, FetchSpec(0, 1)) for key in range(100, 100 + 2 * MANY)], (), 1)
     cache.check_invariants()
 
-    assert [len(each) for each in (fits or (), session.partitions)] == [5, 0]
+    assert (has_fitted, has_too_many, len(session.partitions)) == (True, False, 0)
     assert kept_bytes == session_bytes(MANY + 3)
-    assert too_many is None
-    assert cache.change(session, (), (), 1) is None
+    assert not cache.change(session, (), (), 1)
     assert client.kept_bytes == cache.clients_bytes == 0
 
 
@@ -163,7 +164,7 @@ def test_session_is_counted_with_the_partitions_it_has() -> None:
         counts.append(cache.clients_bytes)
 
     assert counts == [session_bytes(3), session_bytes(2), 0]
-    assert client.kept_bytes == session_bytes(0)
+    assert client.kept_bytes == 0
 
 
 def test_sessions_end_with_their_connection() -> None:

@@ -1,13 +1,14 @@
 """The coordinator of a partition as a whole: where groups live, and what holds under any sequence of events."""
 
+import struct
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.core.groups.groups import partition_of
 from syncline.core.groups.messages import GroupSettings, MemberDescription
+from syncline.core.groups.placement import RUN, partition_of
 from syncline.model.errors import ErrorCode
 from tests.core.group_driver import GROUP, GroupDriver, subscription
 
@@ -32,6 +33,16 @@ def test_group_hash_counts_utf16_units() -> None:
     units = (0xD83D, 0xDE00)
 
     assert partition_of("\U0001f600", 1 << 40) == 31 * units[0] + units[1]
+
+
+@given(st.text(max_size=3 * RUN))
+def test_group_hash_is_taken_in_runs(group_id: str) -> None:
+    """Of however many characters: each unit is added to 31 times the hash before it."""
+    value = 0
+    for unit in struct.iter_unpack(">H", group_id.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit[0]) % (1 << 32)
+
+    assert partition_of(group_id, 1 << 40) == (abs(value - (1 << 32)) if value > 1 << 31 else value % (1 << 31))
 
 
 EVENTS = st.lists(

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.core.groups.timers import Timers
+from tests.roomy_tables import roomy_tables
 
 STEPS = st.lists(
     st.one_of(
@@ -49,3 +50,17 @@ def test_timers_put_back_again_and_again_cost_one_entry() -> None:
         timers.set("session", now_ms + 10_000)
 
     assert timers.entry_count == 1
+
+
+def test_timers_of_thousands_of_members_leave_no_room_behind() -> None:
+    """Some are cancelled, the others fire."""
+    timers: Timers[int] = Timers()
+    for member in range(3_000):
+        timers.set(member, 10_000 + member)
+    for member in range(0, 3_000, 2):
+        timers.cancel(member)
+    while timers.pop_due(13_000) is not None:
+        pass
+
+    assert timers.entry_count == 0
+    assert roomy_tables(timers) == ""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.core.lag.commit_ring import EXPIRE_MS, Commit, CommitRing
+from syncline.core.lag.commit_ring import EXPIRE_MS, Commit, CommitRing, last_moved_ms
 from syncline.core.lag.commit_slab import CommitSlab
 
 S = 1_000
@@ -277,3 +277,15 @@ def test_slab_keeps_rare_commits_in_order(intervals: int, days: int) -> None:
 
         assert slab.newest(slot) == (step, step * days * 86_400_000)
         slab.check_invariants()
+
+
+def test_group_moved_when_it_committed_another_offset() -> None:
+    """Commits of the same offset are no progress; a window of one offset tells no more than its oldest commit."""
+
+    def window(*offsets: int) -> list[Commit | None]:
+        return [None, *(Commit(offset, -1, 100 * number, -1, None) for number, offset in enumerate(offsets, start=1))]
+
+    assert last_moved_ms(window(5, 6, 6, 6)) == 200
+    assert last_moved_ms(window(5, 6, 5)) == 300
+    assert last_moved_ms(window(5, 5, 5)) == 100
+    assert last_moved_ms([None, None]) is None

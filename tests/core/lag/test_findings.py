@@ -106,6 +106,14 @@ def test_member_that_lives_and_does_not_fetch_is_stuck() -> None:
     assert poll.evidence["client_id"] == "app"
     assert causes(stuck, rebalances_for_ms=5_000) == [LagCause.REBALANCING]
     assert causes(facts(0, 1_000, fetched_ago_ms=60_000)) == []
+    # It has fetched all and waits for more, but does not commit; or the broker does not read its connection.
+    assert causes(facts(0, 100, reader=READER._replace(fetch_offset=Offset(1_000)), fetched_ago_ms=60_000)) == []
+    assert causes(stuck._replace(held_back_share=0.5)) == [LagCause.HELD_BACK]
+    # Whether it ever commits makes no difference.
+    never = facts(0, None, reader=READER._replace(fetch_offset=Offset(400)), fetched_ago_ms=60_000)
+    assert [(each.cause, each.evidence["unread"]) for each in found(never)] == [(LagCause.STUCK_POLL, 600)]
+    # It is slow: it still commits what it got a minute ago.
+    assert causes(stuck._replace(moved_ago_ms=5_000)) == []
 
 
 def test_group_without_members_reads_nothing() -> None:

@@ -168,7 +168,23 @@ def test_l36_totals_leave_out_what_has_no_commit() -> None:
     assert [made.lag_hw for made in rows] == [5, 0, None]
     assert (sums.rows, sums.without_commit, sums.lag_hw, sums.lag_max, sums.readable) == (3, 1, 5, 5, 5)
     assert (sums.lag_bytes, sums.staleness_ms, sums.lost, sums.loses_data) == (500, 4_000, 0, False)
-    assert totals([]).catch_up_s is None
+    assert (sums.lag_lso, sums.lag_leo) == (5, 5)
+
+
+@pytest.mark.parametrize("rows", [[], [row(None, ends(end=15))]], ids=["no-partition", "no-commit"])
+def test_totals_of_a_group_without_commits_are_unknown_and_not_0(rows: list[LagRow]) -> None:
+    """Guards: a group that never commits looked as if it had read everything."""
+    sums = totals(rows)
+
+    assert (sums.lag_hw, sums.lag_lso, sums.lag_leo, sums.lag_max, sums.readable) == (None,) * 5
+    assert (sums.lag_bytes, sums.staleness_ms, sums.event_lag_ms, sums.catch_up_s) == (None,) * 4
+
+
+def test_total_of_what_no_leader_has_found_is_unknown() -> None:
+    """Offsets are known, bytes and times are not."""
+    sums = totals([group_row(T0, Offset(400), ends(), None, FINE, SPEEDS)])
+
+    assert (sums.lag_hw, sums.lag_bytes, sums.staleness_ms, sums.event_lag_ms) == (600, None, None, None)
 
 
 def test_l22_no_row_of_any_partition_is_negative() -> None:

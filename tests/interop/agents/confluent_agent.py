@@ -251,7 +251,11 @@ class Agent:
     def set_group_offsets(self, group: str, topic: str, offsets: list[list[int]]) -> None:
         """Commit offsets for a group without members."""
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets]
-        self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group].result(10)
+        altered = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group]
+        for place in altered.result(10).topic_partitions:
+            # Refusals, as of a group that has members, come with the partitions.
+            if place.error is not None:
+                raise KafkaException(place.error)
 
     def elect_preferred(self, topic: str, partition: int) -> None:
         """Let a partition's preferred replica lead."""

@@ -1,5 +1,6 @@
 """One budget for the memory held for all clients: who is not read, who is closed, and who never notices."""
 
+import asyncio
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -216,7 +217,7 @@ class Somebody:
 
 @pytest.fixture
 def loop() -> Iterator[VirtualLoop]:
-    """Return a loop that never turns."""
+    """Return a loop of virtual time."""
     made = VirtualLoop()
     yield made
     made.close()
@@ -280,6 +281,21 @@ def test_closed_holding_counts_nothing_more(loop: VirtualLoop) -> None:
     holding.set_unsent(50)
 
     assert budget.held_bytes == 0
+
+
+def test_holding_adds_up_for_how_long_it_was_held_back(loop: VirtualLoop) -> None:
+    """Also while it is; once it is closed, nothing is added."""
+    holding: Any = MemoryBudget(loop, 1_000).open(Somebody())
+    found = []
+    for is_held_back in (True, True, False, False, True):
+        holding.hold_back(is_held_back=is_held_back)
+        loop.run_until_complete(asyncio.sleep(1))
+        found.append(holding.held_back_ms)
+    holding.end()
+
+    assert found == [1_000, 2_000, 2_000, 2_000, 3_000]
+    assert not holding.is_open
+    assert holding.held_back_ms == 2_000
 
 
 def test_freeing_unused_buffers_may_be_enough(loop: VirtualLoop) -> None:

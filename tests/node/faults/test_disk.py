@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import mmap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 from syncline.node.clock import SystemClock
 from syncline.node.faults.disk import FaultyDisk, FaultyFile
 from syncline.node.faults.rules import CLEARED, Rule
-from syncline.storage.disk import Disk
+from syncline.storage.disk import Disk, Residency
 from syncline.storage.real_disk import RealDisk
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.test_disks import LoopOfOne
+
+PAGE = mmap.PAGESIZE
 
 
 class ManualClock(SystemClock):
@@ -162,11 +165,13 @@ def test_slow_read_is_not_in_memory_and_comes_late(scene: Scene) -> None:
     scene.rule("disk-slow", delay_ms=60, directions=["read"])
 
     assert file.read_resident(0, 8) is None
-    results = scene.nothing_of(lambda done: file.read_later(0, 8, done))
+    residency = Residency()
+    results = scene.nothing_of(lambda done: file.read_later(0, 8, done, residency))
     file.append([b"9"])
     scene.turn(0.1)
 
     assert [bytes(data) for data in results] == [b"12345678"]
+    assert residency.resident_bytes == 0
     assert scene.clock.waits == []
     assert scene.struck == ["f1"]
 
@@ -261,6 +266,71 @@ def test_stuck_read_in_a_worker_ends_when_the_broker_stops(scene: Scene) -> None
 
     assert read == [b"1234"]
     assert len(scene.clock.waits) == 1
+
+
+def cold_file(scene: Scene) -> Any:
+    """Return an open file of 16 pages of which the last eight are not in memory; skips where all files are."""
+    file = scene.disk.open(f"{scene.root}/orders-3/1.log", create=True)
+    file.append([b"x" * 16 * PAGE])
+    file.sync()
+    # As after a restart: what a process has just written itself, it takes from memory without asking.
+    file.close()
+    file = scene.disk.open(f"{scene.root}/orders-3/1.log")
+    # The system takes whole pages; the first eight are read again.
+    file.drop_cached(0, 16 * PAGE)
+    file.expect_jumps()
+    file.read(0, 8 * PAGE)
+    residency = Residency()
+    scene.result_of(lambda done: file.read_later(15 * PAGE, PAGE, done, residency))
+    if residency.resident_bytes:
+        pytest.skip("this file system keeps its files in memory, or nobody can tell what is")
+    return file
+
+
+def test_slow_misses_leave_reads_from_memory_alone(scene: Scene) -> None:
+    """What is in memory comes at once, also from a worker; the rest is late, and its worker waits as for a disk."""
+    file = cold_file(scene)
+    slow = scene.rule("disk-slow", delay_ms=60, directions=["miss"])
+
+    assert file.read_resident(0, 8 * PAGE) is not None
+    assert len(scene.result_of(lambda done: file.read_later(0, 8 * PAGE, done))) == 8 * PAGE
+    assert len(file.read(0, 8 * PAGE)) == 8 * PAGE
+    assert (slow.trigger.seen, scene.clock.waits) == (0, [])
+
+    assert file.read_resident(8 * PAGE, PAGE) is None
+    residency = Residency()
+    assert scene.result_of(lambda done: file.read_later(8 * PAGE, PAGE, done, residency)) == b"x" * PAGE
+    assert residency.resident_bytes == 0
+    assert sum(scene.clock.waits) == pytest.approx(0.06)
+    assert (slow.trigger.seen, slow.trigger.hits) == (1, 1)
+    assert file.read_resident(8 * PAGE, PAGE) is not None, "it is in memory now"
+
+
+def test_slow_miss_in_a_worker_waits_once_for_many_stretches(scene: Scene) -> None:
+    """A search looks at several places through one handle; only if one is not in memory, the disk is slow, and once."""
+    cold_file(scene)
+    slow = scene.rule("disk-slow", delay_ms=60, directions=["miss"])
+    handle = scene.disk.open(f"{scene.root}/orders-3/1.log")
+    handle.expect_jumps()
+
+    assert [len(handle.read(at * PAGE, PAGE)) for at in (0, 1)] == [PAGE, PAGE]
+    assert slow.trigger.seen == 0
+    assert [len(handle.read(at * PAGE, PAGE)) for at in (8, 10, 2)] == [PAGE, PAGE, PAGE]
+
+    assert sum(scene.clock.waits) == pytest.approx(0.06)
+    assert slow.trigger.hits == 1
+
+
+def test_failing_misses_fail_only_what_comes_from_the_disk(scene: Scene) -> None:
+    """A broken disk still gives what memory has."""
+    file = cold_file(scene)
+    scene.rule("disk-fail", directions=["miss"])
+
+    assert len(scene.result_of(lambda done: file.read_later(0, PAGE, done))) == PAGE
+    file.append([b"9"])
+    assert scene.result_of(lambda done: file.read_later(8 * PAGE, PAGE, done)).errno == errno.EIO
+    with pytest.raises(OSError, match="injected fault f1"):
+        file.read(10 * PAGE, PAGE)
 
 
 @pytest.mark.parametrize("name", ["EIO", "ENOSPC"])

@@ -35,14 +35,18 @@ async def _is_ready(world: World, broker_id: int, group_id: str) -> bool:
     return not answer.error_code
 
 
-async def commit(world: World, broker_id: int, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit offsets for a group without members."""
+async def commit(
+    world: World, broker_id: int, group_id: str, offsets: Mapping[tuple[str, int], int], *, member: str = ""
+) -> None:
+    """Commit offsets for a group without members, or as the member that made its first generation."""
     client = await world.client(broker_id)
-    await commit_with(client, group_id, offsets)
+    await commit_with(client, group_id, offsets, member=member)
     client.transport.close()
 
 
-async def commit_with(client: WireClient, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+async def commit_with(
+    client: WireClient, group_id: str, offsets: Mapping[tuple[str, int], int], *, member: str = ""
+) -> None:
     """The same, over a connection that stays."""
     topics: dict[str, list[dict[str, object]]] = {}
     for (topic, partition), offset in offsets.items():
@@ -58,8 +62,8 @@ async def commit_with(client: WireClient, group_id: str, offsets: Mapping[tuple[
         ApiKey.OFFSET_COMMIT,
         8,
         group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
+        generation_id_or_member_epoch=1 if member else -1,
+        member_id=member,
         group_instance_id=None,
         topics=[{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
     )
@@ -81,8 +85,10 @@ def assignment(topic: str, *partitions: int) -> bytes:
     )
 
 
-async def join(world: World, broker_id: int, group_id: str, topic: str, *partitions: int) -> str:
-    """Let one member join a group and read these partitions; return its id."""
+async def join(
+    world: World, broker_id: int, group_id: str, topic: str, *partitions: int, session_ms: int = 30_000
+) -> str:
+    """Let one member join a group and read these partitions; return its id. It lives without heartbeats for so long."""
     client = await world.client(broker_id)
     member_id, generation = "", -1
     while generation < 0:
@@ -90,7 +96,7 @@ async def join(world: World, broker_id: int, group_id: str, topic: str, *partiti
             ApiKey.JOIN_GROUP,
             5,
             group_id=group_id,
-            session_timeout=30_000,
+            session_timeout=session_ms,
             rebalance_timeout=60_000,
             member_id=member_id,
             group_instance_id=None,

@@ -1,5 +1,7 @@
 """What a leader says of its partitions when a coordinator asks."""
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -7,8 +9,10 @@ from uuid import UUID
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId, Offset
-from syncline.node.lag.answering import answer_partition
+from syncline.model.ids import BrokerId, Offset, TopicPartition
+from syncline.model.lag import OffsetPlace
+from syncline.node.lag import answering
+from syncline.node.lag.answering import SEARCHES_S, Measured, ToldReaders, answer_partition, completed
 from syncline.node.lag.messages import (
     PARTITIONS_MAX,
     AnsweredPartition,
@@ -18,8 +22,10 @@ from syncline.node.lag.messages import (
     decode_answer,
     encode_request,
 )
+from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
 from syncline.wire.api import ApiKey
 from tests.node.lag.test_messages import finish
+from tests.node.lag.test_read_positions import Holding
 from tests.node.wire_client import WireClient, batch
 from tests.node.world import World
 
@@ -126,6 +132,7 @@ async def test_new_leader_waits_until_it_knows_what_was_committed(world: World) 
     class _NewLeader:
         """A partition whose leader was just elected."""
 
+        key = real.key
         leader = SimpleNamespace(are_offsets_available=False)
         log = real.log
         leader_epoch = real.leader_epoch
@@ -186,6 +193,79 @@ async def test_places_on_the_disk_are_found_by_workers_and_what_takes_long_is_mi
     assert found.places[0] is not None
     assert too_late.ends == found.ends or too_late.ends is not None
     assert too_late.places == (None,)
+
+
+class _Workers:
+    """Workers that begin when the test says."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def run_later(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Keep the work for later."""
+        self.jobs.append((work, done))
+
+    def run(self) -> None:
+        """Do one piece of work."""
+        work, done = self.jobs.pop(0)
+        done(work())
+
+
+class _Search:
+    """A search whose place is found at once; it notes whether it was wanted then."""
+
+    def __init__(self, is_wanted_after: list[bool]) -> None:
+        self._is_wanted_after = is_wanted_after
+
+    def run(self, is_wanted: Callable[[], bool]) -> OffsetPlace:
+        """Return a place."""
+        self._is_wanted_after.append(is_wanted())
+        return OffsetPlace(Offset(0), 0, 0, 0, 0, 0, 0, is_estimated=False)
+
+
+async def test_searches_end_when_the_answer_has_left(world: World) -> None:
+    """Guards: workers went on looking for places that no answer had room for, and consumers waited for the disk."""
+    workers: Any = _Workers()
+    was_wanted: list[bool] = []
+    search: Any = _Search(was_wanted)
+    measured = [Measured(AnsweredPartition(ErrorCode.NONE, None, (None, None)), ((0, search), (1, search)))]
+    answer_later = asyncio.ensure_future(completed(measured, workers))
+    await world.later(0)
+    workers.run()
+    await world.later(SEARCHES_S + 0.1)
+    workers.run()
+    (answer,) = await answer_later
+
+    assert [place is None for place in answer.places] == [False, True]
+    assert was_wanted == [True]
+
+
+@pytest.mark.parametrize("readers_max", [3, 0])
+def test_readers_are_looked_for_as_long_as_there_is_room_for_them(
+    monkeypatch: pytest.MonkeyPatch, readers_max: int
+) -> None:
+    """Guards: those of two thousand partitions were computed when the answer was full."""
+    monkeypatch.setattr(answering, "READERS_MAX", readers_max)
+    asked: list[int] = []
+
+    class _Positions(ReadPositions):
+        """Positions of which it is noted when they are asked for."""
+
+        def of(self, key: TopicPartition, high_watermark: int, now_ms: int) -> tuple[ReaderPosition, ...]:
+            asked.append(key.partition)
+            return super().of(key, high_watermark, now_ms)
+
+    positions = _Positions()
+    for number in range(2):
+        reading = positions.reading(f"c-{number}", "/10.0.0.1", Holding(), 1)
+        assert reading is not None
+        for partition in range(5):
+            positions.note(reading, TopicPartition("t", partition), 0, 1)
+    told = ToldReaders(positions, lambda: 1)
+    counts = [len(told(TopicPartition("t", partition), Offset(1))) for partition in range(5)]
+
+    assert sum(counts) == readers_max
+    assert asked == ([0, 1] if readers_max else [])
 
 
 async def test_more_partitions_than_allowed_close_the_connection(world: World) -> None:

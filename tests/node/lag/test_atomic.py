@@ -86,9 +86,11 @@ async def test_l22_commit_that_comes_while_leaders_answer_waits_for_the_next_cut
     class _Late(Leaders):
         """Leaders whose answers travel for so long that the group commits more meanwhile."""
 
-        async def ask(self, questions: Questions, answers: Answers, *, is_exact: bool) -> None:
+        async def ask(
+            self, questions: Questions, answers: Answers, *, is_exact: bool, with_readers: bool = False
+        ) -> None:
             """Ask, and commit what was appended since."""
-            await super().ask(questions, answers, is_exact=is_exact)
+            await super().ask(questions, answers, is_exact=is_exact, with_readers=with_readers)
             term.stored("g", "t", 0, 9, 2_000)
 
     leaders = _Late(
@@ -97,10 +99,12 @@ async def test_l22_commit_that_comes_while_leaders_answer_waits_for_the_next_cut
         cluster=broker.cluster,
         disk=broker.lag.disk,
         partitions=broker.partitions,
+        positions=broker.lag.positions,
         peers=LagPeers(
             broker_id=broker.broker_id, clock=broker.clock, cluster=broker.cluster, links=world.node().links
         ),
         ends=ends,
+        spawn=broker.spawn,
     )
     lag = GroupLag(
         clock=broker.clock,

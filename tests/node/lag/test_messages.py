@@ -25,6 +25,7 @@ from syncline.node.lag.messages import (
     encode_partition,
     encode_request,
 )
+from syncline.node.lag.read_positions import ReaderPosition
 from syncline.wire.errors import DecodeError
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -44,6 +45,17 @@ ENDS = st.builds(
     held_since_ms=LONGS,
     readable_below_watermark=LONGS,
 )
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+READERS = st.builds(
+    ReaderPosition,
+    NAMES,
+    NAMES,
+    OFFSETS,
+    LONGS,
+    st.floats(allow_nan=False),
+    is_shared=st.booleans(),
+    is_open=st.booleans(),
+)
 PLACES = st.none() | st.builds(OffsetPlace, OFFSETS, *[LONGS] * 6, is_estimated=st.booleans())
 
 
@@ -56,10 +68,10 @@ def finish(steps: Generator[None, None, Any]) -> Any:
             return end.value
 
 
-@given(st.booleans(), st.lists(ASKED, max_size=4))
-def test_request_is_read_as_it_was_written(is_exact: bool, asked: list[AskedPartition]) -> None:
+@given(st.booleans(), st.booleans(), st.lists(ASKED, max_size=4))
+def test_request_is_read_as_it_was_written(is_exact: bool, with_readers: bool, asked: list[AskedPartition]) -> None:
     """The body begins behind a header."""
-    request = LagRequest(is_exact, asked)
+    request = LagRequest(is_exact, asked, with_readers)
 
     assert finish(decode_request(b"head" + encode_request(request), 4)) == request
 
@@ -68,7 +80,12 @@ def test_request_is_read_as_it_was_written(is_exact: bool, asked: list[AskedPart
 def test_answer_is_read_as_it_was_written(data: st.DataObject, epoch: int, asked: list[AskedPartition]) -> None:
     """Also where a partition has an error, and where a place was not found."""
     answered = [
-        AnsweredPartition(ErrorCode.NONE, data.draw(ENDS), tuple(data.draw(PLACES) for _ in each.offsets))
+        AnsweredPartition(
+            ErrorCode.NONE,
+            data.draw(ENDS),
+            tuple(data.draw(PLACES) for _ in each.offsets),
+            data.draw(st.lists(READERS, max_size=2).map(tuple)),
+        )
         if data.draw(st.booleans())
         else AnsweredPartition(ErrorCode.FENCED_LEADER_EPOCH)
         for each in asked

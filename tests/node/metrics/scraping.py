@@ -126,15 +126,16 @@ async def ask(world: World, client: HttpClient, request: bytes) -> tuple[int, di
     return answers[0]
 
 
-async def scrape(world: World, broker_id: int = 1) -> Samples:
-    """Return a broker's current metrics, from a new page."""
+async def scrape(world: World, broker_id: int = 1, exporter: str = "") -> Samples:
+    """Return a broker's current metrics, or those that it serves for another exporter, from a new page."""
     await world.later(1.1)
     try:
         client = await HttpClient.connect(broker_id)
     except ConnectionRefusedError:
         await serve(world, broker_id)
         client = await HttpClient.connect(broker_id)
-    status, headers, body = await ask(world, client, GET)
+    request = GET.replace(b"/metrics", b"/metrics/" + exporter.encode()) if exporter else GET
+    status, headers, body = await ask(world, client, request)
     client.close()
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     return Samples(body.decode())

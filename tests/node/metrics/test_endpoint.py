@@ -400,7 +400,7 @@ async def test_many_partitions_do_not_hold_the_loop(world: World) -> None:
     page_made = asyncio.get_running_loop().create_future()
     served = world.node().metrics
     assert served is not None
-    world.call(1, served.page, page_made.set_result)
+    world.call(1, served.pages[endpoint.PATH].get, page_made.set_result)
     asyncio.get_running_loop().call_soon(count)
     page = await page_made
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from syncline.node.metrics import table
-from syncline.node.metrics.table import COUNTER, FAMILIES, GAUGE, HISTOGRAM, Family
+from syncline.node.metrics import lag_table, table
+from syncline.node.metrics.families import FAMILIES
+from syncline.node.metrics.table import COUNTER, GAUGE, HISTOGRAM, Family
 
 # The rules of the JMX exporter's kafka-2_0_0.yml that apply to brokers' meters and gauges, in their order:
 # pattern, name, labels, type. The first that matches counts.
@@ -145,9 +146,10 @@ def test_every_row_is_on_the_pages_that_scrapes_make() -> None:
     """A row that nothing fills would be a promise: each constant is used by a module beside the table."""
     folder = table.__file__.rpartition("/")[0]
     code = ""
-    for module in ("scrape", "partition_samples"):
+    for module in ("scrape", "partition_samples", "group_samples", "fetch_samples"):
         with open(f"{folder}/{module}.py") as file:  # noqa: PTH123
             code += file.read()
-    unused = [name for name, value in vars(table).items() if isinstance(value, Family) and f"table.{name}" not in code]
+    rows = {**vars(table), **vars(lag_table)}
+    unused = [name for name, value in rows.items() if isinstance(value, Family) and f"table.{name}" not in code]
 
     assert unused == []

@@ -12,7 +12,7 @@ from syncline.node.replication import leader_fetcher
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
 from syncline.wire.errors import DecodeError
-from syncline.wire.fetch_response import FetchResponse
+from syncline.wire.fetch_response import FetchedPartition, FetchedRows, FetchResponse
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -148,11 +148,11 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     failures: list[str] = []
     count = Counters.replicated_in
 
-    def replicated_in(counters: Counters, size_bytes: int, *, is_moved: bool) -> None:
+    def replicated_in(counters: Counters, size_bytes: int, now_ms: int, *, is_moved: bool) -> None:
         if not failures:
             failures.append("planted")
             raise ZeroDivisionError("planted")
-        count(counters, size_bytes, is_moved=is_moved)
+        count(counters, size_bytes, now_ms, is_moved=is_moved)
 
     monkeypatch.setattr(Counters, "replicated_in", replicated_in)
     return failures
@@ -285,3 +285,40 @@ async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
     assert "malformed fetch answer of broker 1: an answer" in world.errors.warnings
     assert row.error_code == ErrorCode.NONE
     await replicated(world, 1, 2, 1)
+
+
+@pytest.mark.brokers(2, is_checked=False)
+async def test_long_answers_are_read_row_by_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is parsed as a whole; where one makes no sense, the rows before are used, and the others fetched again."""
+    count = 300
+    await world.topic(partitions=count, replicas=(1, 2))
+    world.kill(2)
+    leading = world.broker(1).partitions
+    await world.until(lambda: sum(each.is_leader for key, each in leading.items() if key.topic == "t") == count)
+    client = await world.client()
+    for number in range(count):
+        await client.produce("t", batch(), partition=number, acks=1)
+    parse, parsed = leader_fetcher.parse_fetch_response, [0]
+    read, rows = FetchedRows.__next__, [0]
+
+    def counted_parse(frame: memoryview, version: int, position: int) -> FetchResponse:
+        response = parse(frame, version, position)
+        parsed.append(sum(len(of_topic) for _, of_topic in response.topics))
+        return response
+
+    def counted_read(answer: FetchedRows) -> tuple[bytes, FetchedPartition]:
+        row = read(answer)
+        rows.append(row[1].partition)
+        if len(rows) == count // 2:
+            raise DecodeError("half an answer")
+        return row
+
+    monkeypatch.setattr(leader_fetcher, "parse_fetch_response", counted_parse)
+    monkeypatch.setattr(FetchedRows, "__next__", counted_read)
+    await world.start(2)
+    followed = world.broker(2).partitions
+    await world.until(lambda: all(each.log.log_end == 1 for key, each in followed.items() if key.topic == "t"))
+
+    assert max(parsed) <= 30
+    assert {*range(count)} <= {*rows}
+    assert "malformed fetch answer of broker 1: half an answer" in world.errors.warnings

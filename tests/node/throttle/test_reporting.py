@@ -160,6 +160,7 @@ async def test_samples_of_hundreds_of_moves_are_made_in_slices(world: World) -> 
         broker_id=broker.broker_id,
         loop=world.loop,
         clock=broker.clock,
+        holds=broker.dispatcher.holds,
         config=broker.configs.broker,
         moves=MetadataMoves(broker),
         note=samples.append,

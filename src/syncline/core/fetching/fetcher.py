@@ -19,6 +19,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from syncline.core.fetching.session import NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
 from syncline.model.errors import ErrorCode
+from syncline.model.tables import shrink
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -89,6 +90,7 @@ class Fetcher(Generic[Key]):
     def remove(self, key: Key) -> None:
         """Stop following the partition."""
         self._partitions.pop(key, None)
+        shrink(self._partitions)
         self._held.pop(key, None)
         self._limits.pop(key, None)
         self._changed[key] = None
@@ -197,6 +199,8 @@ class Fetcher(Generic[Key]):
                 if len(listed) == LISTED_MAX and self._has_session:
                     later.extend(keys)
         self._changed.clear()
+        if forgotten:
+            shrink(self._sent)
         if later:
             self._changed.update(dict.fromkeys(later))
         if not self._sent:

@@ -21,12 +21,8 @@ class Grant(NamedTuple):
     """What one partition may read."""
 
     max_bytes: int
+    """Negative if the reader has set a negative limit."""
     whole_first_batch: bool
-
-    @property
-    def is_negative(self) -> bool:
-        """Whether the reader set a negative limit."""
-        return self.max_bytes < 0
 
 
 class FetchBudget:

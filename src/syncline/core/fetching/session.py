@@ -9,7 +9,8 @@ of the others; one time stamp, shared by all of them, records that.
 
 An entry becomes quiet when it was answered at its bound without error and has not
 changed since the look; `watchers` makes it pending again. A request without a
-session gets one without an id, so that all fetches share one code path.
+session gets one without an id, so that all fetches share one code path. If it is answered at once, nothing remembers
+it; if it waits, its partitions are watched, and counted for its client, like those of a session (`FetchContext.stay`).
 
 A throttle holds entries back: a lagging follower's partition for which a quota (its *gate*) has nothing left is not
 looked at again before the gate opens, whatever is appended to it. So 2,000 throttled partitions cost nothing, either.
@@ -29,6 +30,7 @@ from syncline.core.replication.follower_state import NEVER_MS
 from syncline.core.replication.slow_leader.waits import SlowFetches
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.model.tables import shrink
 
 NO_SESSION_ID: Final = 0
 OPENING_EPOCH: Final = 0
@@ -105,7 +107,8 @@ class SessionPartition:
         self.gate: object | None = None
         self.target: object | None = None
         self._clock = session.clock
-        self.ask(spec)
+        # As `ask`, in line.
+        (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
 
     def __repr__(self) -> str:
         return f"SessionPartition({self.key} at {self.fetch_offset}{', pending' if self.is_pending else ''})"
@@ -230,23 +233,24 @@ class FetchSession:
     def __repr__(self) -> str:
         return f"FetchSession({self.session_id} of {self.replica_id}: {len(self.partitions)} partitions)"
 
-    def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> tuple[SessionPartition, ...]:
-        """Store the partitions that a request lists; return the new entries."""
-        added: list[SessionPartition] = []
+    def ask(self, listed: Iterable[tuple[Hashable, FetchSpec]]) -> None:
+        """Store the partitions that a request lists."""
         partitions = self.partitions
+        before_count = len(partitions)
         for key, spec in listed:
             entry = partitions.get(key)
             if entry is None:
                 entry = partitions[key] = SessionPartition(self, key, spec, self._next_order)
                 self._next_order += 1
-                added.append(entry)
-            else:
-                entry.ask(spec)
+                # As `make_pending`, in line: there may be thousands.
+                entry.is_pending = True
+                self._pending[entry] = None
+                continue
+            entry.ask(spec)
             if not entry.is_pending:
                 self.make_pending(entry)
-        if added and self.payer is not None:
-            self.payer.keep(len(added) * PARTITION_BYTES)
-        return tuple(added)
+        if self.payer is not None and len(partitions) > before_count:
+            self.payer.keep((len(partitions) - before_count) * PARTITION_BYTES)
 
     @property
     def size_bytes(self) -> int:
@@ -277,6 +281,7 @@ class FetchSession:
         for key in keys:
             entry = self.partitions.pop(key, None)
             if entry is not None:
+                shrink(self.partitions)
                 self._pending.pop(entry, None)
                 if entry.gate is not None:
                     self._let_go(entry)
@@ -396,15 +401,24 @@ _order_of: Final = attrgetter("order")
 
 
 class FetchContext:
-    """One fetch request, seen through its session."""
+    """One fetch request, seen through its session.
 
-    __slots__ = ("added", "is_full", "session", "session_id")
+    `payer` is the client's connection for which its memory is counted if it stays, None if it is counted already.
+    """
 
-    def __init__(self, session: FetchSession, *, is_full: bool, added: tuple[SessionPartition, ...]) -> None:
+    __slots__ = ("_payer", "is_full", "session", "session_id")
+
+    def __init__(self, session: FetchSession, *, is_full: bool, payer: Payer | None = None) -> None:
         self.session = session
         self.session_id = session.session_id
         self.is_full = is_full
-        self.added = added
+        self._payer = payer
+
+    def stay(self) -> None:
+        """Count the memory of a request that is not answered at once."""
+        if self._payer is not None:
+            self.session.count_for(self._payer)
+            self._payer = None
 
     @property
     def partition_count(self) -> int:
@@ -428,7 +442,6 @@ class FetchContext:
     def settle(
         self,
         entry: SessionPartition,
-        *,
         record_bytes: int,
         high_watermark: Offset,
         log_start: Offset,

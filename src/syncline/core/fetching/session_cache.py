@@ -104,7 +104,8 @@ class SessionCache:
     ) -> FetchContext | ErrorCode:
         """Return the context of a fetch request, or the error that refuses it as a whole.
 
-        `payer` is the connection of a client, for which the memory is counted; None for a broker. A refusal leaves the
+        `payer` is the connection of a client, for which the memory is counted, that of a request without a session once
+        it stays; None for a broker. A refusal leaves the
         named session as it was, unless there is no room for what it would become: then it ends.
         """
         if session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
@@ -119,12 +120,13 @@ class SessionCache:
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
             )
-            added = session.ask(listed)
+            session.ask(listed)
+            if slot_id == NO_SESSION_ID:
+                return FetchContext(session, is_full=True, payer=payer)
             if payer is not None:
                 session.count_for(payer)
-            if slot_id != NO_SESSION_ID:
-                self._remember(session)
-            return FetchContext(session, is_full=True, added=added)
+            self._remember(session)
+            return FetchContext(session, is_full=True)
         known = self._sessions.get(session_id)
         if known is None or (known.payer is None) is not (payer is None):
             # Brokers and clients do not share sessions.
@@ -140,7 +142,7 @@ class SessionCache:
         if listed and payer is not None and not self._may_grow(known, listed, now_ms):
             self._evict(known)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        added = self._changed(known, listed, forgotten)
+        self._changed(known, listed, forgotten)
         if not known.partitions:
             # The session is empty: the reader learns from id 0 that its next fetch must be full. A partition that it
             # listed and forgot in one request is answered once more.
@@ -152,11 +154,9 @@ class SessionCache:
                 broker_epoch=broker_epoch,
                 now_ms=now_ms,
             )
-            added = last.ask(listed)
-            if payer is not None:
-                last.count_for(payer)
-            return FetchContext(last, is_full=True, added=added)
-        return FetchContext(known, is_full=False, added=added)
+            last.ask(listed)
+            return FetchContext(last, is_full=True, payer=payer)
+        return FetchContext(known, is_full=False)
 
     def adopt(
         self, session: FetchSession, before_id: int, *, is_kept: bool, now_ms: int, payer: Payer | None = None
@@ -184,17 +184,18 @@ class SessionCache:
         listed: Sequence[tuple[Hashable, FetchSpec]],
         forgotten: Sequence[Hashable],
         now_ms: int,
-    ) -> tuple[SessionPartition, ...] | None:
+    ) -> bool:
         """Store one more part of what a fetch changes in its session, which `open` has returned.
 
-        Returns the new entries; None if the session has ended since, or ends because there is no room for it.
+        Returns whether it is stored; not if the session has ended since, or ends because there is no room for it.
         """
         if self._sessions.get(session.session_id) is not session:
-            return None
+            return False
         if session.payer is not None and not self._may_grow(session, listed, now_ms):
             self._evict(session)
-            return None
-        return self._changed(session, listed, forgotten)
+            return False
+        self._changed(session, listed, forgotten)
+        return True
 
     def close(self, session_id: int) -> None:
         """End a session, if it exists."""
@@ -254,15 +255,14 @@ class SessionCache:
 
     def _changed(
         self, session: FetchSession, listed: Sequence[tuple[Hashable, FetchSpec]], forgotten: Iterable[Hashable]
-    ) -> tuple[SessionPartition, ...]:
-        """Store what a request changes in its session; return the new entries."""
+    ) -> None:
+        """Store what a request changes in its session."""
         before_count = len(session.partitions)
-        added = session.ask(listed)
+        session.ask(listed)
         session.forget(forgotten)
         after_count = len(session.partitions)
         if session.payer is not None and after_count != before_count:
             self._bytes.add((after_count - before_count) * PARTITION_BYTES)
-        return added
 
     def _use(self, session: FetchSession, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Count one more request of `session`."""

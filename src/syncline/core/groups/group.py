@@ -26,6 +26,7 @@ from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMe
 from syncline.core.groups.records import GroupRecordError, StoredGroup, subscribed_topics
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
+from syncline.model.tables import shrink
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -89,6 +90,7 @@ class Group:
     def remove(self, member_id: str) -> None:
         """Forget a member; the next in order of joining leads if it was the leader."""
         member = self.members.pop(member_id)
+        shrink(self.members)
         self._count(member, -1)
         self.awaited_syncs.pop(member_id, None)
         if member.group_instance_id is not None:

@@ -52,18 +52,6 @@ from syncline.model.errors import ErrorCode
 _EXPIRY: Final = TimerKey(TimerKind.EXPIRY)
 
 
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the partition of `__consumer_offsets` in which a group lives: Java's string hash, made positive by abs."""
-    value = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value & 0x80000000 else value
-    assert partition_count > 0, f"the offsets topic has {partition_count} partitions"
-    # The absolute value of the smallest int does not fit an int; Kafka takes 0.
-    return 0 if signed == -(1 << 31) else abs(signed) % partition_count
-
-
 class GroupShard:
     """The groups of one partition; see the module."""
 

@@ -14,6 +14,8 @@ import heapq
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from syncline.model.tables import shrink
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -41,6 +43,7 @@ class Timers(Generic[Key]):
     def cancel(self, key: Key) -> None:
         """Drop the deadline of `key`."""
         self._deadlines_ms.pop(key, None)
+        shrink(self._deadlines_ms)
 
     def next_ms(self) -> int | None:
         """Return when to look next, no later than the earliest deadline; None when there is none."""
@@ -60,6 +63,7 @@ class Timers(Generic[Key]):
                 continue
             if deadline_ms <= now_ms:
                 del self._deadlines_ms[key]
+                shrink(self._deadlines_ms)
                 return key
             self._push(key, deadline_ms)
         return None
@@ -88,4 +92,5 @@ class Timers(Generic[Key]):
         is_current = self._queued_ms.get(key) == queued_ms
         if is_current:
             del self._queued_ms[key]
+            shrink(self._queued_ms)
         return key, is_current

@@ -2,8 +2,8 @@
 
 One hard idea: a window is a number of commits, not a time. So what enters the window decides how long it is, and three
 rules decide what enters. A commit that arrives late, by its order in the offsets topic, is put in its place, but
-without a lag: nobody knows where the log ended then. A commit too soon after its predecessor replaces it and keeps the
-predecessor's time; otherwise somebody who commits all the time would never begin a new entry. A commit that is older
+without a lag: where the log ended then is not known. A commit too soon after its predecessor replaces it and keeps the
+predecessor's time; otherwise a group that commits all the time would never begin a new entry. A commit that is older
 than a full window is dropped.
 
 Three consequences are easily missed. With a distance of 0, a commit whose time lies *before* its predecessor's still
@@ -35,6 +35,15 @@ class Commit(NamedTuple):
     """When it was seen, in whole seconds, as Burrow shows it."""
     lag: int | None
     """Distance to the newest known end when it was added; None if it was not the newest commit then."""
+
+
+def last_moved_ms(window: Sequence[Commit | None]) -> int | None:
+    """Return when a group last committed another offset than before, as far as its window shows; None without any."""
+    commits = [commit for commit in window if commit is not None]
+    if not commits:
+        return None
+    moves = (later.commit_ms for earlier, later in pairwise(commits) if later.offset != earlier.offset)
+    return max(moves, default=commits[0].commit_ms)
 
 
 class CommitRing:

@@ -1,10 +1,9 @@
 """Why a group is behind: causes that the numbers of brokers show, each with those numbers.
 
-One hard idea: a lag has many causes, and most of them look alike from outside. A broker knows more: whether somebody
-still fetches although nobody commits, or commits although nobody fetches; whether the group rebalances; whether the
-records are there to be read at all. Each rule below asks for one such pattern, and is silent when its numbers are
-missing. Several may apply at once; they come in the order of `LagCause`, and each names its worst partition and how
-many there are.
+One hard idea: a lag has many causes, and most of them look alike from outside. A broker knows more: whether members
+fetch without committing, or commit without fetching; whether the group rebalances; whether the records are there to be
+read at all. Each rule below asks for one such pattern, and is silent when its numbers are missing. Several may apply at
+once; they come in the order of `LagCause`, and each names its worst partition and how many there are.
 
 A partition is *behind* when its status is above OK, when it will lose data, or when its next record has waited for
 `BEHIND_MS`. Every consumer lags a little at every moment, and no cause is looked for there.
@@ -34,12 +33,14 @@ HELD_BACK_SHARE: Final = 0.1
 
 
 class PartitionFacts(NamedTuple):
-    """What brokers know of a group in one partition; None and -1 where nobody knows."""
+    """What brokers know of a group in one partition; None and -1 are unknown."""
 
     row: LagRow
     verdict: PartitionVerdict
     fetched_ago_ms: int = -1
     """Since the last fetch of the group's reader."""
+    moved_ago_ms: int = -1
+    """Since its last commit of another offset."""
     held_back_share: float = 0.0
     """Which part of the last interval the reader's answers were held back, by a quota or for memory."""
     watermark_held_for_ms: int = 0
@@ -149,23 +150,29 @@ def _never_commits(facts: GroupFacts) -> Finding | None:
 
 
 def _stuck_poll(facts: GroupFacts) -> Finding | None:
-    """A member that sends heartbeats does not fetch: its program is busy with what it got."""
+    """A member that sends heartbeats neither fetches nor commits anything new: its program is busy with what it got."""
     if facts.rebalances_for_ms is not None:
         return None
     return _of_worst(
         LagCause.STUCK_POLL,
-        [
-            each
-            for each in facts.partitions
-            if each.row.member and each.is_behind and each.fetched_ago_ms >= FETCHES_NO_MORE_MS
-        ],
+        [each for each in facts.partitions if _is_stuck(each)],
         lambda worst: {
             "fetched_ago_ms": worst.fetched_ago_ms,
-            "unread": worst.unread,
+            "unread": worst.row.fetch_lag if worst.row.committed is None else worst.unread,
             "client_id": worst.row.client_id,
             "host": worst.row.host,
         },
     )
+
+
+def _is_stuck(each: PartitionFacts) -> bool:
+    row = each.row
+    if not row.member or each.fetched_ago_ms < FETCHES_NO_MORE_MS or 0 <= each.moved_ago_ms < FETCHES_NO_MORE_MS:
+        return False
+    # Who has fetched all may wait for more, with one request for a long time. Who is held back cannot fetch.
+    if row.fetch_lag == 0 or each.held_back_share >= HELD_BACK_SHARE:
+        return False
+    return each.is_behind or (row.committed is None and row.fetch_lag is not None)
 
 
 def _held_back(facts: GroupFacts) -> Finding | None:
@@ -177,7 +184,7 @@ def _held_back(facts: GroupFacts) -> Finding | None:
 
 
 def _watermark_held(facts: GroupFacts) -> Finding | None:
-    """Records are there that nobody may read yet; the group can do nothing about it."""
+    """Find records above the high watermark, which consumers cannot read yet; the group can do nothing about it."""
 
     def above(each: PartitionFacts) -> int:
         row = each.row

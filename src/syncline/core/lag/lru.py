@@ -22,6 +22,14 @@ class PageCache:
         self.hits = 0
         self.misses = 0
 
+    def __contains__(self, page: object) -> bool:
+        """Return whether a page is in memory, without using it."""
+        return page in self._pages
+
+    def drop(self, page: object) -> None:
+        """Forget a page."""
+        self._pages.pop(page, None)
+
     def write(self, page: object) -> None:
         """Write to a page; it is in memory afterwards."""
         self._use(page)

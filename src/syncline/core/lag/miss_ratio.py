@@ -11,9 +11,9 @@ at the rate W + R x misses instead of W, so a cache of M holds what was appended
 misses depend on themselves, and the smallest solution is the one that a cache reaches from no misses on.
 
 Two things are left out. A repeated read soon after a miss is a hit in truth, so there are fewer misses than counted
-where groups read the same old data together. And a page that is read from memory stays there anew, though nobody else
-may want it: a reader that is a seconds behind at a rate of r takes r x a bytes besides, which matters where readers far
-behind are nearly as fast as all that is written.
+where groups read the same old data together. And a page that is read from memory stays there anew, though no other
+reader may want it: a reader that is a seconds behind at a rate of r takes r x a bytes besides, which matters where
+readers far behind are nearly as fast as all that is written.
 Units: bytes, bytes per second, seconds; shares from 0 to 1.
 Source: KIP-489 (its purpose); Mattson's stack distances.
 """

@@ -13,12 +13,14 @@ Units: offsets, bytes, ms, seconds; `at_ms` is the leader's wall clock.
 
 from collections.abc import Iterable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from syncline.core.lag.append_time import staleness_ms
 from syncline.core.lag.forecast import catch_up_s, loses_data, retention_margin_s
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, LagRow, OffsetPlace, PartitionEnds, PartitionVerdict
+
+_Number = TypeVar("_Number", int, float)
 
 
 class Speeds(NamedTuple):
@@ -29,7 +31,7 @@ class Speeds(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Which member reads a partition, and from where it fetches next; empty and None if nobody does."""
+    """Which member reads a partition, and from where it fetches next; empty and None without one."""
 
     member: str = ""
     client_id: str = ""
@@ -37,22 +39,24 @@ class Reader(NamedTuple):
     fetch_offset: Offset | None = None
 
 
-NOBODY = Reader()
+NO_READER = Reader()
 
 
 class GroupTotals(NamedTuple):
-    """A group in all its partitions. Sums are over the rows that have the number."""
+    """A group in all its partitions. Sums are over the rows that have the number, and None if none has it."""
 
     rows: int
     without_commit: int
-    lag_hw: int
-    lag_max: int
-    readable: int
+    lag_hw: int | None
+    lag_lso: int | None
+    lag_leo: int | None
+    lag_max: int | None
+    readable: int | None
     lost: int
-    lag_bytes: int
-    staleness_ms: int
+    lag_bytes: int | None
+    staleness_ms: int | None
     """The largest one, like those below: a group is as late as its latest partition."""
-    event_lag_ms: int
+    event_lag_ms: int | None
     catch_up_s: float | None
     retention_margin_s: float | None
     loses_data: bool
@@ -80,7 +84,7 @@ def group_row(
     place: OffsetPlace | None,
     verdict: PartitionVerdict,
     speeds: Speeds,
-    reader: Reader = NOBODY,
+    reader: Reader = NO_READER,
     skew_ms: int = 0,
 ) -> LagRow:
     """Return the row of one group and partition, as of `ends.at_ms`; the ends hold what their invariants say.
@@ -123,25 +127,35 @@ def group_row(
 
 
 def totals(rows: Iterable[LagRow]) -> GroupTotals:
-    """Return the sums and the worst of a group's rows; all zero without any."""
+    """Return the sums and the worst of a group's rows; what no row knows is None, as all is without commits."""
     all_rows = list(rows)
     known = [row for row in all_rows if row.committed is not None]
-    needed_s = [row.catch_up_s for row in known if row.catch_up_s is not None]
     margins_s = [row.retention_margin_s for row in known if row.retention_margin_s is not None]
     return GroupTotals(
         rows=len(all_rows),
         without_commit=len(all_rows) - len(known),
-        lag_hw=sum(row.lag_hw or 0 for row in known),
-        lag_max=max((row.lag_hw or 0 for row in known), default=0),
-        readable=sum(row.readable or 0 for row in known),
+        lag_hw=_sum(row.lag_hw for row in known),
+        lag_lso=_sum(row.lag_lso for row in known),
+        lag_leo=_sum(row.lag_leo for row in known),
+        lag_max=_largest(row.lag_hw for row in known),
+        readable=_sum(row.readable for row in known),
         lost=sum(row.lost for row in known),
-        lag_bytes=sum(row.lag_bytes or 0 for row in known),
-        staleness_ms=max((row.staleness_ms or 0 for row in known), default=0),
-        event_lag_ms=max((row.event_lag_ms or 0 for row in known), default=0),
-        catch_up_s=max(needed_s, default=None),
+        lag_bytes=_sum(row.lag_bytes for row in known),
+        staleness_ms=_largest(row.staleness_ms for row in known),
+        event_lag_ms=_largest(row.event_lag_ms for row in known),
+        catch_up_s=_largest(row.catch_up_s for row in known),
         retention_margin_s=min(margins_s, default=None),
         loses_data=any(row.loses_data for row in known),
     )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _largest(numbers: Iterable[_Number | None]) -> _Number | None:
+    return max((number for number in numbers if number is not None), default=None)
 
 
 def check_row(row: LagRow) -> None:

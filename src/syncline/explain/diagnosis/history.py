@@ -28,6 +28,7 @@ from syncline.model.events import (
     Watermark,
     to_json,
 )
+from syncline.model.lag_events import FetchLagSample, GroupLagSample, GroupStatusChange
 
 
 @dataclass(slots=True)
@@ -86,6 +87,9 @@ class History:
                 case Throttle():
                     self.throttles.append(event)
                 case Fault() | UnknownEvent() | Move() | Acknowledgements():
+                    pass
+                case FetchLagSample() | GroupLagSample() | GroupStatusChange():
+                    # Consumers are behind what is committed: that is no cause of what replicas do.
                     pass
                 case _ if (event.topic, event.partition) != (topic, partition):
                     pass

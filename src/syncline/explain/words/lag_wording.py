@@ -8,9 +8,10 @@ from typing import Final
 from syncline.model.lag import LagCause, StatusRule
 
 # A group as a whole.
-GROUP: Final = "Group {group} is {status}: {unread} records unread{oldest}."
+GROUP: Final = "Group {group} is {status}: {unread:unread record}{oldest}."
 GROUP_OLDEST: Final = ", the oldest for {staleness}"
 GROUP_READ: Final = "Group {group} is {status}: it has read everything."
+GROUP_UNKNOWN: Final = "Group {group} is {status}: its lag is not known."
 INCOMPLETE: Final = "Partitions without a full window of commits: {partitions}."
 MORE: Final = "Further partitions that are not OK: {rest}."
 WITHOUT_COMMITS: Final = "Partitions without a commit: {partitions}."
@@ -19,30 +20,30 @@ WITHOUT_COMMITS: Final = "Partitions without a commit: {partitions}."
 VERDICT: Final = "{partition} is {status}: {why}."
 RULES: Final[dict[StatusRule, str]] = {
     StatusRule.NO_COMMITS: "no commits",
-    StatusRule.INCOMPLETE: "only {commits} commits so far, too few to judge",
-    StatusRule.NO_LAG: "no more than the allowed lag, {lag} offsets",
-    StatusRule.NOTHING_READABLE: "{lag} offsets are left, and none of them is a record that can be read",
+    StatusRule.INCOMPLETE: "only {commits:commit} so far, too few to judge",
+    StatusRule.NO_LAG: "no more than the allowed lag, {lag:offset}",
+    StatusRule.NOTHING_READABLE: "{lag:offset} left, and no record among them that can be read",
     StatusRule.TOO_EARLY: "its first commit is too young to judge",
     StatusRule.STOPPED: "last commit {silent} ago, window {window}, {lag} unread{oldest}",
     StatusRule.REWOUND: "it fell from offset {from_offset} to {to_offset} and has not returned, {lag} unread{oldest}",
-    StatusRule.LAG_WAS_LOW: "{lag} unread now, and at most {least_lag} in its last {commits} commits",
-    StatusRule.STALLED: "its last {commits} commits all have offset {offset}, {lag} unread{oldest}",
+    StatusRule.LAG_WAS_LOW: "{lag} unread now, and at most {least_lag} in its last {commits:commit}",
+    StatusRule.STALLED: "its last {commits:commit} all have offset {offset}, {lag} unread{oldest}",
     StatusRule.LAG_NOT_FALLING: (
-        "it reads, but its lag has not fallen in its last {commits} commits{grown}, {lag} unread{oldest}"
+        "it reads, but its lag has not fallen in its last {commits:commit}{grown}, {lag} unread{oldest}"
     ),
-    StatusRule.LAG_FELL: "{lag} unread, and its lag fell within its last {commits} commits",
+    StatusRule.LAG_FELL: "{lag} unread, and its lag fell within its last {commits:commit}",
 }
 OLDEST: Final = ", oldest {staleness}"
 GROWN: Final = " (from {first_lag} to {last_lag})"
 
 # Causes.
 CAUSES: Final[dict[LagCause, str]] = {
-    LagCause.LOSES_DATA: "{partition} will lose data {when}: {unread} records are unread, and {speed}.{needed}",
+    LagCause.LOSES_DATA: "{partition} will lose data {when}: {unread:record} to read, and {speed}.{needed}",
     LagCause.NO_MEMBERS: (
-        "The group has no members: nobody reads its {unread} records. Its last commit was {silent} ago."
+        "The group has no members: nobody reads its {unread:unread record}. Its last commit was {silent} ago."
     ),
     LagCause.REBALANCING: (
-        "The group has been rebalancing for {lasting}, with {members} members: nobody reads meanwhile."
+        "The group has been rebalancing for {lasting}, with {members:member}: nobody reads meanwhile."
     ),
     LagCause.STOPPED_COMMITTING: (
         "The reader of {partition} goes on reading, but does not commit: its last commit, of offset {committed}, was"
@@ -54,30 +55,30 @@ CAUSES: Final[dict[LagCause, str]] = {
         " last {fetched} ago."
     ),
     LagCause.STUCK_POLL: (
-        "{client} on {host} is a live member and has not fetched {partition} for {fetched}, though {unread} records"
-        " wait: it is busy with what it got, or stuck."
+        "{client} on {host} is a live member and has not fetched {partition} for {fetched}, nor committed anything new,"
+        " with {unread:record} waiting: it is busy with what it got, or stuck, or has paused the partition."
     ),
     LagCause.HELD_BACK: "{client} was held back by a limit for {share} of the time while it read {partition}.",
     LagCause.WATERMARK_HELD: (
-        "{records} records of {partition} cannot be read yet: its high watermark has stood still for {lasting}."
+        "{records:record} of {partition} cannot be read yet: its high watermark has stood still for {lasting}."
         " `syncline why` says why."
     ),
     LagCause.HOT_PARTITION: (
-        "One hot partition: {partition} holds {share} of the lag, {unread} records, and the others {mean} each on"
+        "One hot partition: {partition} holds {share} of the lag, {unread:record}, and the others {mean} each on"
         " average."
     ),
     LagCause.PRODUCE_BURST: (
-        "Producers write {produced} records/s to {partition}, {times} times as many as usual; the group reads"
+        "Producers write {produced:record}/s to {partition}, {times} times as many as usual; the group reads"
         " {consumed}."
     ),
 }
-LOST: Final = "{lost} records of {partition} were deleted before the group had read them."
+LOST: Final = "The group has missed {lost:record} of {partition}, deleted unread."
 WITHIN: Final = "in {margin}"
 NEXT_CLEAN_UP: Final = "at the next clean-up"
 NEEDS: Final = "the group needs {catch_up} to catch up"
 NEVER_CATCHES_UP: Final = "at this speed the group never catches up"
 SPEED_UNKNOWN: Final = "its speed is not known yet"
-NEEDED: Final = " It must read at least {needed} records/s."
+NEEDED: Final = " It must read at least {needed:record}/s."
 TOO_LATE: Final = " No speed would suffice."
 ALSO: Final = " Other partitions with the same cause: {rest}."
 NOT_KNOWN: Final = "?"

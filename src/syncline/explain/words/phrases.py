@@ -1,6 +1,7 @@
 """Phrases: numbers, times, reasons and conditions in words, as sentences use them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from syncline.explain.diagnosis.condition import Condition, Kind
 from syncline.explain.diagnosis.findings import Finding
@@ -11,6 +12,10 @@ from syncline.model.reasons import Reason
 # Converts Unix milliseconds to the reader's time of day.
 Show = Callable[[int], str]
 
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+
 
 def span(duration_ms: object) -> str:
     """Return a duration as text, in a readable unit."""
@@ -18,14 +23,35 @@ def span(duration_ms: object) -> str:
         return wording.UNKNOWN_NUMBER
     if duration_ms < 1_000:
         return wording.MILLISECONDS.format(number=duration_ms)
-    if duration_ms < 120_000:
-        return wording.SECONDS.format(number=f"{duration_ms / 1_000:.1f}".removesuffix(".0"))
-    return wording.MINUTES.format(number=f"{duration_ms / 60_000:.1f}".removesuffix(".0"))
+    if duration_ms < 2 * MINUTE_MS:
+        return wording.SECONDS.format(number=_decimal(duration_ms / 1_000))
+    if duration_ms < 2 * HOUR_MS:
+        return wording.MINUTES.format(number=_decimal(duration_ms / MINUTE_MS))
+    if duration_ms < 2 * DAY_MS:
+        return wording.HOURS.format(number=_decimal(duration_ms / HOUR_MS))
+    return wording.DAYS.format(number=_decimal(duration_ms / DAY_MS))
 
 
-def count(value: object) -> str:
+def _decimal(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
+class Count(str):
+    """A number in a template: "{lost}" is the number, and "{lost:record}" is 1 record or 2 records."""
+
+    __slots__ = ()
+
+    def __format__(self, noun: str) -> str:
+        """Return the number with separated thousands; with a noun, if one is given, in its singular or plural."""
+        return f"{self!s} {noun}{'' if self == ONE else 's'}" if noun else str(self)
+
+
+ONE: Final = "1"
+
+
+def count(value: object) -> Count:
     """Return a number with separated thousands."""
-    return f"{value:,}" if isinstance(value, int) else wording.UNKNOWN_NUMBER
+    return Count(f"{value:,}" if isinstance(value, int) else wording.UNKNOWN_NUMBER)
 
 
 def listed(words: Sequence[str]) -> str:

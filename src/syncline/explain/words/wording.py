@@ -275,5 +275,7 @@ ABSENT: Final[dict[Kind, str]] = {
 MILLISECONDS: Final = "{number} ms"
 SECONDS: Final = "{number} s"
 MINUTES: Final = "{number} min"
+HOURS: Final = "{number} h"
+DAYS: Final = "{number} days"
 UNKNOWN_NUMBER: Final = "?"
 LIST: Final = "{all_but_last} and {last}"

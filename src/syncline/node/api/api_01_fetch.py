@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from syncline.core.fetching.session import FetchSpec
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.node.fetching.long_lists import open_in_steps
 from syncline.node.fetching.operation import FetchOperation
 from syncline.wire.api import ApiKey
@@ -60,9 +60,13 @@ def handle(broker: "Host", request: "Request") -> "Steps | None":
         fetch = parse_fetch_request(request.body, request.version, request.position, rows_max=rows_max)
     except LongFetch:
         return _read(broker, request)
-    _take_up(
-        broker, request, fetch, [_wanted(topic, each) for topic, partitions in fetch.topics for each in partitions]
-    )
+    # As `_wanted`, in line.
+    listed: list[Wanted] = [
+        ((topic, index), _make(FetchSpec, (offset, max_bytes, log_start, epoch, last_epoch)))
+        for topic, partitions in fetch.topics
+        for index, epoch, offset, last_epoch, log_start, max_bytes in partitions
+    ]
+    _take_up(broker, request, fetch, listed)
     return None
 
 
@@ -100,19 +104,8 @@ def _read(broker: "Host", request: "Request") -> "Steps":
 
 
 def _wanted(topic: Topic, each: FetchPartition) -> Wanted:
-    return (
-        (topic, each.partition),
-        _make(
-            FetchSpec,
-            (
-                Offset(each.fetch_offset),
-                each.partition_max_bytes,
-                Offset(each.log_start_offset),
-                LeaderEpoch(each.current_leader_epoch),
-                LeaderEpoch(each.last_fetched_epoch),
-            ),
-        ),
-    )
+    index, epoch, offset, last_epoch, log_start, max_bytes = each
+    return (topic, index), _make(FetchSpec, (offset, max_bytes, log_start, epoch, last_epoch))
 
 
 def _take_up(broker: "Host", request: "Request", fetch: FetchRequest, listed: Sequence[Wanted]) -> None:

@@ -1,15 +1,15 @@
 """Lag (private key 20007), version 0, between brokers only.
 
-A group's coordinator asks where partitions of this leader end, and where the offsets lie that the group has committed
-(`lag.messages` has the format). Each partition is measured in one step, so that its numbers belong together. Places
-that are not in memory are looked up by workers, a bounded number of them and not for long; what is not found is missing
-in the answer.
+A group's coordinator asks where partitions of this leader end, where the offsets lie that the group has committed, and
+who reads (`lag.messages` has the format). Each partition is measured in one step, so that its numbers belong together.
+Places that are not in memory are looked up by workers, a bounded number of them and not for long; what is not found is
+missing in the answer.
 """
 
 from typing import TYPE_CHECKING, Protocol
 
 from syncline.model.ids import TopicPartition
-from syncline.node.lag.answering import Measured, answer_partition, completed
+from syncline.node.lag.answering import Measured, ToldReaders, answer_partition, completed, no_readers
 from syncline.node.lag.messages import AnsweredPartition, decode_request, encode_head, encode_partition
 from syncline.wire.api import ApiKey
 
@@ -40,6 +40,7 @@ KEY = ApiKey.LAG
 def handle(broker: "Host", request: "Request") -> "Steps":
     """Measure one partition after the other, then wait for what workers find."""
     asked = yield from decode_request(request.body, request.position)
+    readers = ToldReaders(broker.lag.positions, broker.clock.mono_ms) if asked.with_readers else no_readers
     measured: list[Measured] = []
     for each in asked.partitions:
         key = TopicPartition(broker.image.topic_names.get(each.topic_id, ""), each.partition)
@@ -53,6 +54,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
                 broker_id=broker.broker_id,
                 wall_ms=broker.clock.wall_ms,
                 is_exact=asked.is_exact,
+                readers=readers,
             )
         )
         yield

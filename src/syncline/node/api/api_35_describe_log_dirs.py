@@ -4,6 +4,8 @@ v3 top-level error, v4 total and usable bytes (KIP-827). `offset_lag` is what th
 replica lacks up to its leader's high watermark, as of the last answer to its
 fetch; Kafka compares with the replica's own mark, which is never above its log.
 A replica whose log failed is a directory of its own, with an error; so is a log that was set aside.
+While moves run, v4 also tells when this broker last received and sent something for them (`wire.describe_log_dirs_v4`):
+who asks twice within a moment cannot know whether nothing came because nothing was due.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,14 +16,20 @@ from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
+    from syncline.node.counters import Counters
     from syncline.node.hosting.replicas import HostedReplicas
     from syncline.node.part_views import HasPartitions
     from syncline.node.partition import Partition
     from syncline.node.request import Request, Steps
+    from syncline.node.views import HasClock, HasImage
     from syncline.storage.log_directory import LogDirectory
 
-    class Host(HasPartitions, Protocol):
+    class Host(HasClock, HasImage, HasPartitions, Protocol):
         """What this handler uses of its broker."""
+
+        @property
+        def counters(self) -> Counters:
+            """Return what this broker counts."""
 
         @property
         def logs(self) -> LogDirectory:
@@ -80,7 +88,25 @@ def handle(broker: "Host", request: "Request") -> "Steps":
             *((aside.path, aside.size_bytes) for aside in broker.logs.aside),
         )
     ]
-    request.answer({"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result, *failed]})
+    request.answer(
+        {"throttle_time": 0, "error_code": ErrorCode.NONE, "results": [result, *failed], **_moved_ago(broker)}
+    )
+
+
+def _moved_ago(broker: "Host") -> dict[str, int]:
+    """Return for how long this broker has received and sent nothing for a move; nothing if none runs.
+
+    The time before the last of the moves began is no part of it.
+    """
+    moves = broker.image.moves.values()
+    if not moves:
+        return {}
+    running_ms = max(0, broker.clock.wall_ms() - max(move.started_ms for move in moves))
+    replication, now_ms = broker.counters.replication, broker.clock.mono_ms()
+    return {
+        "nothing_received_ms": min(running_ms, now_ms - replication.moved_in_at_ms),
+        "nothing_sent_ms": min(running_ms, now_ms - replication.moved_out_at_ms),
+    }
 
 
 def _row(partition: "Partition") -> dict[str, Any]:

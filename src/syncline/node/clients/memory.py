@@ -24,6 +24,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from syncline.model.tables import shrink
+
 log = logging.getLogger("syncline.node")
 
 # Kafka's default, no limit, becomes this share of the machine's memory.
@@ -59,6 +61,8 @@ class Holding:
 
     __slots__ = (
         "_budget",
+        "_held_back_s",
+        "_held_since_s",
         "_holder",
         "free_unused",
         "is_held_back",
@@ -81,8 +85,10 @@ class Holding:
         self.kept_bytes = 0
         # Frees an empty receive buffer.
         self.free_unused: Callable[[], object] = _nothing
-        # Whether the budget wants it not to be read.
+        # Whether the budget wants it not to be read; since when, and for how long before that.
         self.is_held_back = False
+        self._held_since_s = 0.0
+        self._held_back_s = 0.0
 
     def __repr__(self) -> str:
         return (
@@ -94,6 +100,18 @@ class Holding:
     def held_bytes(self) -> int:
         """Everything."""
         return self.received_bytes + self.unsent_bytes + self.waiting_bytes + self.kept_bytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is there."""
+        return self._holder is not None
+
+    @property
+    def held_back_ms(self) -> int:
+        """For how long it has been held back, in all."""
+        is_waiting = self.is_held_back and self._holder is not None
+        now_s = self._budget.now_s() if is_waiting else self._held_since_s
+        return round(1_000 * (self._held_back_s + now_s - self._held_since_s))
 
     @property
     def stuck_bytes(self) -> int:
@@ -148,6 +166,10 @@ class Holding:
     def hold_back(self, *, is_held_back: bool) -> None:
         """Have the connection not read, or read again."""
         if self.is_held_back != is_held_back and self._holder is not None:
+            now_s = self._budget.now_s()
+            if self.is_held_back:
+                self._held_back_s += now_s - self._held_since_s
+            self._held_since_s = now_s
             self.is_held_back = is_held_back
             self._holder.update_reading()
 
@@ -201,6 +223,7 @@ class MemoryBudget:
     def forget(self, holding: Holding) -> None:
         """Forget a connection that is closed."""
         self._holdings.pop(holding, None)
+        shrink(self._holdings)
 
     def add(self, change_bytes: int) -> None:
         """Count a change of what is held."""
@@ -214,6 +237,10 @@ class MemoryBudget:
             self._press()
         elif self._timer is not None:
             self._ease()
+
+    def now_s(self) -> float:
+        """Return the time by which connections are held back, in seconds from any origin."""
+        return self._loop.time()
 
     def room_bytes(self) -> int:
         """Return how many more bytes may be held."""

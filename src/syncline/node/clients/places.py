@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from syncline.model.config_types import INT_MAX
+from syncline.model.tables import shrink
 from syncline.node.clients.limits import ConnectionLimits, CreationRate, plain_address
 from syncline.node.clock import Clock
 
@@ -138,17 +139,20 @@ class Places:
             return
         self._placed.pop(connection, None)
         self._waiting.pop(connection, None)
+        shrink(self._placed)
         if connection.listener == CLIENT:
             address = _address(connection)
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
+                shrink(self._by_address)
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:
         while self._waiting and len(self._placed) < self._limits.connections_max and self._is_in_time():
             connection = next(iter(self._waiting))
             del self._waiting[connection]
+            shrink(self._waiting)
             self._give_place(connection)
         self._update_accepting()
 

@@ -29,8 +29,8 @@ from syncline.node.parts import in_parts
 from syncline.node.request import Steps
 from syncline.wire.rows import Rows
 
-# Partitions of one decision: each costs some 50 microseconds, here and at the broker that gets another role.
-REASSIGNED_AT_ONCE: Final = 50
+# Partitions of one decision: each costs some 50 microseconds here, and 200 at the broker that opens a log for it.
+REASSIGNED_AT_ONCE: Final = 25
 # Partitions that are looked at in one step, to find those that are reassigned.
 _SCANNED_AT_ONCE: Final = 500
 # A partition that a request names many times is listed so often at most, so that an answer is no longer than what it

@@ -7,6 +7,8 @@ A fault has the effect that such a disk would have on this broker:
 
 - a slow *read* is "not in memory": `read_resident` returns None, and `read_later` answers late, while the event loop
   continues;
+- a *miss* is a read that does not find all of its bytes in memory: its worker waits after it, as it would for a disk,
+  so that other work may have to wait for a worker. Reads from memory are not late;
 - a *write*, and a synchronous *sync*, blocks the calling thread, which for appends is the event loop: a broker whose
   disk accepts no writes stops;
 - a failure is an OSError.
@@ -26,9 +28,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.faults.names import DISK_FAIL, DISK_SLOW, DISK_STUCK, READ, SYNC, WRITE
+from syncline.node.faults.names import DISK_FAIL, DISK_SLOW, DISK_STUCK, MISS, READ, SYNC, WRITE
 from syncline.records.buffers import Buffer
-from syncline.storage.disk import Disk, File, Lock
+from syncline.storage.disk import UNMEASURED, Disk, File, Lock, Residency
 
 if TYPE_CHECKING:
     from syncline.node.faults.rules import Rule
@@ -68,6 +70,10 @@ class FaultyDisk:
         self.exists = inner.exists
         self.free_bytes = inner.free_bytes
         self.boot_id = inner.boot_id
+
+    def cache_memory_bytes(self) -> int:
+        """Return how much memory the pages of files may take."""
+        return self._inner.cache_memory_bytes()
 
     def set_rules(self, rules: "Sequence[Rule]") -> None:
         """Apply these rules from now on."""
@@ -199,6 +205,7 @@ class FaultyFile:
         self._partition = partition
         self._rules: tuple[Rule, ...] = ()
         self._has_waited: Rule | None = None
+        self.expect_jumps = inner.expect_jumps
         self.recycle = inner.recycle
         self.drop_cached = inner.drop_cached
         self.close = inner.close
@@ -225,6 +232,9 @@ class FaultyFile:
             self.read_resident = _nothing_resident
             self.read = self._read
             self.read_later = self._read_later
+        elif self._is_selected(MISS):
+            self.read = self._read_cold
+            self.read_later = self._read_cold_later
         if self._is_selected(SYNC):
             self.sync = self._sync
             self.sync_later = self._sync_later
@@ -242,16 +252,6 @@ class FaultyFile:
         """The size of the file."""
         return self._inner.size_bytes
 
-    @property
-    def hit_bytes(self) -> int:
-        """How many bytes `read_resident` has returned."""
-        return self._inner.hit_bytes
-
-    @property
-    def miss_bytes(self) -> int:
-        """How many bytes `read_later` was asked for."""
-        return self._inner.miss_bytes
-
     def _wait(self, direction: str) -> None:
         rule = self._disk.strike(self._rules, self._partition, direction)
         if rule is not None:
@@ -265,22 +265,67 @@ class FaultyFile:
         self._wait(WRITE)
         self._inner.truncate(size)
 
-    def _read(self, position: int, size: int) -> Buffer:
+    def _read(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
         if self._has_waited is None or not self._has_waited.is_active:
             rule = self._disk.strike(self._rules, self._partition, READ)
             if rule is not None:
                 self._disk.wait(rule, self.path)
             # Not reached when the read fails, so that the next read may fail, too.
             self._has_waited = rule
-        return self._inner.read(position, size)
+        if residency is not None and residency.resident_bytes == UNMEASURED:
+            # As for `read_resident`.
+            residency.resident_bytes = 0
+        return self._inner.read(position, size, residency)
 
-    def _read_later(self, position: int, size: int, done: Callable[[Buffer | OSError], None]) -> None:
+    def _read_later(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[Buffer | OSError], None],
+        residency: Residency | None = None,
+    ) -> None:
         rule = self._disk.strike(self._rules, self._partition, READ)
-        go_on = partial(self._inner.read_later, position, size, done)
+        if residency is not None:
+            residency.resident_bytes = 0
+        go_on = partial(self._inner.read_later, position, size, done, residency)
         if rule is None:
             go_on()
         else:
             self._disk.postpone(rule, go_on, done, self.path)
+
+    def _read_cold(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
+        has_waited = self._has_waited is not None and self._has_waited.is_active
+        data, rule = self._read_late(position, size, residency, may_wait=not has_waited)
+        if rule is not None:
+            self._has_waited = rule
+        return data
+
+    def _read_cold_later(
+        self,
+        position: int,
+        size: int,
+        done: Callable[[Buffer | OSError], None],
+        residency: Residency | None = None,
+    ) -> None:
+        def answer(result: "tuple[Buffer, Rule | None] | Exception") -> None:
+            assert not isinstance(result, Exception) or isinstance(result, OSError), f"a read ended with {result!r}"
+            done(result if isinstance(result, OSError) else result[0])
+
+        self._disk.run_later(partial(self._read_late, position, size, residency, may_wait=True), answer)
+
+    def _read_late(
+        self, position: int, size: int, residency: Residency | None, *, may_wait: bool
+    ) -> "tuple[Buffer, Rule | None]":
+        """Read, in a worker; if not all of it was in memory, wait there. Return the rule that made it wait, too."""
+        found = Residency() if residency is None else residency
+        data = self._inner.read(position, size, found)
+        rule = None
+        # Where nobody can tell what is in memory, all that is left to a worker counts as missed.
+        if may_wait and found.resident_bytes < len(data) > 0:
+            rule = self._disk.strike(self._rules, self._partition, MISS)
+            if rule is not None:
+                self._disk.wait(rule, self.path)
+        return data, rule
 
     def _sync(self) -> None:
         self._wait(SYNC)

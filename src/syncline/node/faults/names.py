@@ -7,6 +7,8 @@ from typing import Final
 
 # What a disk does.
 READ: Final = "read"
+# A read that does not find all of its bytes in memory.
+MISS: Final = "miss"
 WRITE: Final = "write"
 SYNC: Final = "sync"
 

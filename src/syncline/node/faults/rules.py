@@ -18,8 +18,18 @@ from typing import Any, Final
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.control import ControlRefused
-from syncline.node.faults.names import DISK_STUCK, READ
-from syncline.node.faults.table import BROKER_KINDS, CLIENT, DIRECTIONS, ERRNOS, KINDS, LISTENERS, TRIGGERS, Place
+from syncline.node.faults.names import DISK_STUCK, MISS, READ
+from syncline.node.faults.table import (
+    BROKER_KINDS,
+    CLIENT,
+    DIRECTIONS,
+    DIRECTIONS_BY_DEFAULT,
+    ERRNOS,
+    KINDS,
+    LISTENERS,
+    TRIGGERS,
+    Place,
+)
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 
 # Why a rule ended.
@@ -82,7 +92,7 @@ class Rule:
         if self.partition is not None and self.topic is None:
             raise ControlRefused("a partition is selected together with its topic.")
         self.delay_ms = reader.number("delay_ms", 1, DELAY_MS_MAX, is_needed=True) or 0
-        self.directions = reader.texts("directions", DIRECTIONS)
+        self.directions = reader.texts("directions", DIRECTIONS, DIRECTIONS_BY_DEFAULT)
         self.errno = reader.optional_text("errno", ERRNOS, default="EIO")
         self.links = reader.links("links")
         self.apis = reader.apis("apis")
@@ -91,7 +101,7 @@ class Rule:
         self.error = reader.error("error")
         # Whether this broker journals the fault; of several brokers with the same fault, one does.
         self.is_journalled = fields.get("journal", True) is True
-        if self.kind == DISK_STUCK and self.duration_ms is None and self.directions != (READ,):
+        if self.kind == DISK_STUCK and self.duration_ms is None and not {READ, MISS}.issuperset(self.directions):
             raise ControlRefused(
                 "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
             )
@@ -267,15 +277,15 @@ class _Reader:
             raise ControlRefused(f"{name!r} has at most {TEXT_MAX} letters, not {len(value)}.")
         return value
 
-    def texts(self, name: str, choices: Sequence[str]) -> tuple[str, ...]:
+    def texts(self, name: str, choices: Sequence[str], default: tuple[str, ...]) -> tuple[str, ...]:
         values = self._get(name)
         if name not in self._known:
             return ()
         if values is None:
-            return tuple(choices)
+            return default
         if not isinstance(values, list) or any(value not in choices for value in values):
             raise ControlRefused(f"{name!r} is a list{_among(choices)}, not {values!r}.")
-        return tuple(choice for choice in choices if choice in values) or tuple(choices)
+        return tuple(choice for choice in choices if choice in values) or default
 
     def number(self, name: str, least: int, most: int = 2**31 - 1, *, is_needed: bool = False) -> int | None:
         value = self._get(name)

@@ -20,13 +20,16 @@ from syncline.node.faults.names import (
     LINK_CUT,
     LINK_CUT_ONE_WAY,
     LINK_DELAY,
+    MISS,
     PAUSE,
     READ,
     SYNC,
     WRITE,
 )
 
-DIRECTIONS: Final = (READ, WRITE, SYNC)
+# What a disk fault strikes unless it names something, and all that it may name: misses are reads, too.
+DIRECTIONS_BY_DEFAULT: Final = (READ, WRITE, SYNC)
+DIRECTIONS: Final = (*DIRECTIONS_BY_DEFAULT, MISS)
 
 CLIENT: Final = "client"
 LISTENERS: Final = (CLIENT, "internal")
@@ -90,7 +93,8 @@ class FaultOptions(TypedDict, total=False):
         Option(
             "--direction",
             "|".join(DIRECTIONS),
-            f"Which operations: {', '.join(DIRECTIONS)}; repeatable (default: all).",
+            "Which operations: read, write, sync, miss (a read of what is not in memory); repeatable"
+            " (default: read, write, sync).",
             "directions",
             Form.TEXTS,
         ),

@@ -4,22 +4,21 @@ This happens once per answered request, however often the request looked and wai
 Source: KIP-227 (sessions), KIP-951 (leader hints).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.errors import ErrorCode
-from syncline.node.fetching.counted_lag import count_lag
+from syncline.node.fetching.counted_lag import take_empty_sample, take_samples
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
-from syncline.node.lag.fetch_lag import Reader
 from syncline.node.parts import in_parts
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.fetch import FetchRequest
 from syncline.wire.fetch_response import (
+    AbortedTransaction,
     FetchedPartition,
     FetchResponse,
     encode_fetch_in_steps,
@@ -37,11 +36,12 @@ _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 _HINT_VERSION: Final = 16
 
 
-class Settled(NamedTuple):
-    """What the rows of an answer have become so far: its topics, and the brokers that it names."""
+# What the rows of an answer have become so far: its topics, and the brokers that it names.
+Topics: TypeAlias = list[tuple[str | bytes, list[FetchedPartition]]]
+Endpoints: TypeAlias = dict[int, NodeEndpoint]
 
-    topics: list[tuple[str | bytes, list[FetchedPartition]]]
-    endpoints: dict[int, NodeEndpoint]
+# A named tuple's own constructor takes three times as long.
+_make: Final = tuple.__new__
 
 
 def answer(
@@ -57,34 +57,22 @@ def answer(
 
     `unknown` are the partitions that did not exist when the request came. As in Kafka, they come last.
     """
-    settled = Settled([], {})
-    reader = None
-    if fetch.replica_id == CONSUMER:
-        reader = serving.lag.reader(request.client_id, request.connection.client_host)
-    settle = partial(
-        _settle_rows,
-        serving,
-        context,
-        unknown=unknown,
-        isolation_level=fetch.isolation_level,
-        version=request.version,
-        replica_id=fetch.replica_id,
-    )
     if len(rows) > PARTITIONS_AT_ONCE:
-        parts = _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown)
-        request.step(_answer_in_steps(request, serving, context, parts, settle, throttled, reader))
+        request.step(_answer_in_steps(request, fetch, context, serving, rows, unknown, throttled))
         return
-    if reader is not None and not count_lag(reader, rows, serving.clock.wall_ms()):
-        reader.empty_fetches += 1
+    if fetch.replica_id == CONSUMER and take_samples(serving, request, rows):
+        take_empty_sample(serving, request)
     if unknown:
         rows.sort(key=lambda row: row.entry in unknown)
-    settle(settled, rows)
+    topics: Topics = []
+    endpoints: Endpoints = {}
+    _settle_rows(serving, context, fetch, request.version, rows, unknown, topics, endpoints)
     if throttled is not None:
         throttled.hold(context.session, is_answered=True)
-        throttled.count(rows, settled.topics, request.version, serving.clock.mono_ms())
+        throttled.count(rows, topics, request.version, serving.clock.mono_ms())
         throttled.counted()
     context.finish()
-    response = FetchResponse(0, ErrorCode.NONE, context.session_id, settled.topics, tuple(settled.endpoints.values()))
+    response = _make(FetchResponse, (0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values())))
     request.reply_parts(encode_fetch_response(response, request.version))
 
 
@@ -100,56 +88,64 @@ def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, Err
 def _settle_rows(
     serving: FetchServing,
     context: FetchContext,
-    settled: Settled,
-    rows: Sequence[Row],
-    *,
-    unknown: dict[SessionPartition, ErrorCode],
-    isolation_level: int,
+    fetch: FetchRequest,
     version: int,
-    replica_id: int,
+    rows: Sequence[Row],
+    unknown: dict[SessionPartition, ErrorCode],
+    topics: Topics,
+    endpoints: Endpoints,
 ) -> None:
     """Add `rows` to the answer, in their order, and have the session record what it contains.
 
     A topic whose partitions lie apart is listed again, as in Kafka.
     """
-    topics, endpoints = settled
+    aborted: list[AbortedTransaction] | None = [] if fetch.isolation_level == READ_COMMITTED else None
     for row in rows:
-        entry = row.entry
+        entry, records, error = row.entry, row.records, row.error
+        high_watermark, log_start = row.high_watermark, row.log_start
         belongs = context.settle(
             entry,
-            record_bytes=len(row.records),
-            high_watermark=row.high_watermark,
-            log_start=row.log_start,
-            error=row.error,
-            is_notable=row.diverging is not None or row.preferred >= 0,
-            at_bound=entry.fetch_offset >= row.bound,
+            len(records),
+            high_watermark,
+            log_start,
+            entry.fetch_offset >= row.bound,
+            error,
+            row.diverging is not None or row.preferred >= 0,
         )
-        if row.records:
-            _count_out(serving, row, replica_id)
-        elif row.error == ErrorCode.UNKNOWN_SERVER_ERROR and row.partition is not None:
-            row.partition.counters.failed_fetches += 1
+        partition = row.partition
+        if records:
+            if entry.is_follower:
+                _count_copied(serving, row, fetch.replica_id)
+            elif partition is not None:
+                partition.counters.bytes_out += len(records)
+        elif error == ErrorCode.UNKNOWN_SERVER_ERROR and partition is not None:
+            partition.counters.failed_fetches += 1
         if belongs:
             topic, index = key_of(entry)
-            if row.error:
-                hint = _leader_hint(serving, row, endpoints) if version >= _HINT_VERSION else None
+            if error:
                 fetched = FetchedPartition(
                     partition=index,
-                    error_code=row.error,
+                    error_code=error,
                     aborted_transactions=[] if entry in unknown else None,
-                    current_leader=hint,
+                    current_leader=_leader_hint(serving, row, endpoints) if version >= _HINT_VERSION else None,
                 )
             else:
-                fetched = FetchedPartition(
-                    partition=index,
-                    error_code=ErrorCode.NONE,
-                    high_watermark=row.high_watermark,
-                    last_stable_offset=row.high_watermark,
-                    log_start_offset=row.log_start,
-                    records=row.records,
-                    aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
-                    preferred_read_replica=row.preferred,
-                    diverging_epoch=row.diverging,
-                    append_times=row.append_times,
+                # Its fields in their order; the last stable offset is the high watermark.
+                fetched = _make(
+                    FetchedPartition,
+                    (
+                        index,
+                        error,
+                        high_watermark,
+                        high_watermark,
+                        log_start,
+                        records,
+                        aborted,
+                        row.preferred,
+                        row.diverging,
+                        None,
+                        row.append_times,
+                    ),
                 )
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))
@@ -158,55 +154,54 @@ def _settle_rows(
 
 def _answer_in_steps(
     request: "Request",
-    serving: FetchServing,
+    fetch: FetchRequest,
     context: FetchContext,
-    parts: Iterable[Sequence[Row]],
-    settle: Callable[[Settled, Sequence[Row]], None],
+    serving: FetchServing,
+    rows: Sequence[Row],
+    unknown: dict[SessionPartition, ErrorCode],
     throttled: ThrottledReads | None,
-    reader: Reader | None,
 ) -> "Steps":
     """Settle one part of the rows after the other, and send the answer, which is written in steps, too.
 
     What throttles count of it is the size of its parts, which is a little more than that of the whole.
     """
-    settled = Settled([], {})
-    is_empty = True
-    for rows in parts:
-        if reader is not None and count_lag(reader, rows, serving.clock.wall_ms()):
+    topics: Topics = []
+    endpoints: Endpoints = {}
+    is_empty = fetch.replica_id == CONSUMER
+    for some in _ordered(in_parts(rows, PARTITIONS_PER_STEP), unknown):
+        if fetch.replica_id == CONSUMER and not take_samples(serving, request, some):
             is_empty = False
-        part = Settled([], settled.endpoints)
-        settle(part, rows)
+        part: Topics = []
+        _settle_rows(serving, context, fetch, request.version, some, unknown, part, endpoints)
         if throttled is not None:
-            throttled.count(rows, part.topics, request.version, serving.clock.mono_ms())
-        for topic, fetched in part.topics:
-            if settled.topics and settled.topics[-1][0] == topic:
-                settled.topics[-1][1].extend(fetched)
+            throttled.count(some, part, request.version, serving.clock.mono_ms())
+        for topic, fetched in part:
+            if topics and topics[-1][0] == topic:
+                topics[-1][1].extend(fetched)
             else:
-                settled.topics.append((topic, fetched))
+                topics.append((topic, fetched))
         yield
     if throttled is not None:
         throttled.hold(context.session, is_answered=True)
         throttled.counted()
-    if reader is not None and is_empty:
-        reader.empty_fetches += 1
+    if is_empty:
+        take_empty_sample(serving, request)
     context.finish()
-    topics, endpoints = settled
     response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
     request.reply_parts((yield from encode_fetch_in_steps(response, request.version)))
 
 
-def _count_out(serving: FetchServing, row: Row, replica_id: int) -> None:
-    partition = row.partition
-    if row.entry.is_follower:
-        replication = serving.counters.replication
-        replication.bytes_out += len(row.records)
-        if partition is not None and partition.record is not None and replica_id in partition.record.adding:
-            replication.moved_out += len(row.records)
-    elif partition is not None:
-        partition.counters.bytes_out += len(row.records)
+def _count_copied(serving: FetchServing, row: Row, replica_id: int) -> None:
+    """Count the records that are sent to a follower."""
+    partition, size_bytes = row.partition, len(row.records)
+    replication = serving.counters.replication
+    replication.bytes_out += size_bytes
+    if partition is not None and partition.record is not None and replica_id in partition.record.adding:
+        replication.moved_out += size_bytes
+        replication.moved_out_at_ms = serving.clock.mono_ms()
 
 
-def _leader_hint(serving: FetchServing, row: Row, endpoints: dict[int, NodeEndpoint]) -> tuple[int, int] | None:
+def _leader_hint(serving: FetchServing, row: Row, endpoints: Endpoints) -> tuple[int, int] | None:
     """Return the leader that the reader should ask, and add its address to `endpoints`."""
     if row.error not in _HINTED:
         return None

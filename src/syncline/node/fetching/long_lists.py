@@ -17,7 +17,6 @@ from syncline.core.fetching.session import (
     FetchContext,
     FetchSession,
     FetchSpec,
-    SessionPartition,
 )
 from syncline.core.fetching.session_bytes import Payer
 from syncline.model.errors import ErrorCode
@@ -60,19 +59,15 @@ def open_in_steps(
     )
     if isinstance(context, ErrorCode):
         return context
-    added = list(context.added)
     changes: list[tuple[Listed, Sequence[Hashable]]] = [(each, ()) for each in others]
     changes += [((), each) for each in in_parts(forgotten, PARTITIONS_PER_STEP)]
     for more, fewer in changes:
         yield
-        some_added = serving.sessions.change(context.session, more, fewer, serving.clock.mono_ms())
-        if some_added is None:
+        if not serving.sessions.change(context.session, more, fewer, serving.clock.mono_ms()):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        added += some_added
     if not context.session.partitions:
         # As in `SessionCache.open`: what it listed and forgot is answered once more.
         return (yield from _build(serving, fetch, listed, uses_topic_ids=uses_topic_ids, payer=payer, is_kept=False))
-    context.added = tuple(added)
     return context
 
 
@@ -92,14 +87,13 @@ def _build(
         broker_epoch=BrokerEpoch(fetch.replica_epoch),
         now_ms=serving.clock.mono_ms(),
     )
-    added: list[SessionPartition] = []
     try:
         for some in in_parts(listed, PARTITIONS_PER_STEP):
-            added += session.ask(some)
+            session.ask(some)
             yield
     except GeneratorExit:
         # The connection is gone. Session and partitions would keep each other until a full garbage collection.
         session.close()
         raise
     serving.sessions.adopt(session, fetch.session_id, is_kept=is_kept, now_ms=serving.clock.mono_ms(), payer=payer)
-    return FetchContext(session, is_full=True, added=tuple(added))
+    return FetchContext(session, is_full=True)

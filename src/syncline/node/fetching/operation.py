@@ -21,8 +21,9 @@ from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionP
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
-from syncline.node.fetching.answer import answer
+from syncline.node.fetching.answer import CONSUMER, answer
 from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
+from syncline.node.fetching.positions import note_positions
 from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
@@ -51,6 +52,7 @@ class FetchOperation:
         "_request",
         "_rows",
         "_serving",
+        "_stays",
         "_taken_up_ms",
         "_throttled",
         "is_answered",
@@ -66,7 +68,8 @@ class FetchOperation:
         # What its reads may take, as long as there are any.
         self._reading_bytes = 0
         self._bucket = -1
-        self._reader = PartitionReader(serving, fetch, request.version)
+        self._stays = context.session_id != NO_SESSION_ID
+        self._reader = PartitionReader(serving, fetch, request.version, is_watching=self._stays)
         self._is_first_look = True
         self._is_forced = False
         self._taken_up_ms = 0
@@ -89,22 +92,6 @@ class FetchOperation:
 
     def start(self, now_ms: int) -> None:
         """Look at the partitions for the first time."""
-        added = self._context.added
-        if len(added) > PARTITIONS_AT_ONCE:
-            self._request.step(self._resolve_in_steps(added))
-            return
-        for entry in added:
-            self._reader.resolve(entry)
-        self._take_up(now_ms)
-
-    def _resolve_in_steps(self, added: Sequence[SessionPartition]) -> "Steps":
-        for some in in_parts(added, PARTITIONS_PER_STEP):
-            for entry in some:
-                self._reader.resolve(entry)
-            yield
-        self._take_up(self._serving.clock.mono_ms())
-
-    def _take_up(self, now_ms: int) -> None:
         self._taken_up_ms = now_ms
         if self._fetch.replica_id >= 0:
             self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, now_ms)
@@ -112,6 +99,13 @@ class FetchOperation:
             # A replica near the consumer may have caught up without a change of the partition itself.
             self._context.look_at_all()
         self._look()
+
+    def _stay(self) -> None:
+        """Be woken by the partitions from now on, and count for the client: the answer is not made at once."""
+        if not self._stays:
+            self._stays = True
+            self._context.stay()
+            self._reader.watch(self._rows)
 
     def wake(self) -> None:
         """Look again after a change; answer if there is enough."""
@@ -195,6 +189,7 @@ class FetchOperation:
             # A throttle may have freed some.
             entries = self._context.pending()
         if len(entries) > PARTITIONS_AT_ONCE:
+            self._stay()
             self.read_began(0)
             self._request.step(self._look_in_steps(entries, budget))
             return
@@ -202,6 +197,7 @@ class FetchOperation:
         if not self._reads_left:
             self._decide()
         else:
+            self._stay()
             self._pend()
 
     def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
@@ -352,6 +348,7 @@ class FetchOperation:
                 return
 
     def _park(self) -> None:
+        self._stay()
         self._rows = []
         assert self._bucket < 0, f"parked a second time, in bucket {self._bucket}"
         if self._pending is not None:
@@ -369,7 +366,9 @@ class FetchOperation:
         self._request.park(0)
 
     def _count_progress(self, rows: Sequence[Row]) -> None:
-        """Report to each leader what this fetch proves about the follower that sent it."""
+        """Report to each leader what this fetch proves about the follower that sent it, or where a consumer reads."""
+        if self._fetch.replica_id == CONSUMER:
+            note_positions(self._serving.positions, self._request, rows, self._taken_up_ms)
         for row in rows:
             partition = row.partition
             if partition is not None:

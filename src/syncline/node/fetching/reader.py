@@ -16,7 +16,7 @@ from syncline.core.fetching.read_replicas import preferred_replica
 from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.truncation import check_leader_epoch, find_divergence
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
@@ -24,9 +24,10 @@ from syncline.node.partition import Partition
 from syncline.node.request import Buffer
 from syncline.storage.append_time_search import AppendTimesBetween
 from syncline.storage.append_times import ALL_UNKNOWN, CopiedTime
+from syncline.storage.disk import UNMEASURED
 from syncline.storage.errors import StorageError
 from syncline.storage.read_facts import ReadReport
-from syncline.storage.reading import Slice
+from syncline.storage.reading import Search, Slice
 from syncline.wire.fetch import FetchRequest
 
 # Errors that do not end the wait if other partitions of the request are readable.
@@ -35,9 +36,14 @@ PATIENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKN
 _FOLLOWER_READ_VERSION: Final = 11
 # The first fetch version that has an error for a failed disk (KIP-112).
 _STORAGE_ERROR_VERSION: Final = 6
-# What the loop reads from the page cache for one fetch of a consumer: each MiB takes it half a millisecond. Worker
-# threads read the rest. A follower's answer has at most as much.
-READ_AT_ONCE_BYTES: Final = 2 << 20
+# What the loop reads from the page cache for one fetch of a consumer: each MB takes it half a millisecond. Clients ask
+# for a MB of each of a few partitions. Worker threads read the rest, which costs half as much again. A follower's
+# answer has less (`leader_questions`).
+READ_AT_ONCE_BYTES: Final = 4_000_000
+
+_NO_EPOCH: Final = LeaderEpoch(NONE)
+# Means the same.
+_ANY_EPOCH: Final = LeaderEpoch(-2)
 
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
@@ -56,12 +62,14 @@ class WaitsForReads(Protocol):
 class PartitionReader:
     """Reads the partitions of one fetch request."""
 
-    __slots__ = ("_at_once_bytes", "_fetch", "_rack", "_serving", "_version", "throttled", "unknown")
+    __slots__ = ("_at_once_bytes", "_fetch", "_is_watching", "_rack", "_serving", "_version", "throttled", "unknown")
 
-    def __init__(self, serving: FetchServing, fetch: FetchRequest, version: int) -> None:
+    def __init__(self, serving: FetchServing, fetch: FetchRequest, version: int, *, is_watching: bool) -> None:
+        """`is_watching`: a session remembers the partitions, so they are watched from the beginning."""
         self._serving = serving
         self._fetch = fetch
         self._version = version
+        self._is_watching = is_watching
         # What the loop may still read for this fetch.
         self._at_once_bytes = READ_AT_ONCE_BYTES
         # The consumer's rack, if this broker should look for a replica in it.
@@ -77,24 +85,32 @@ class PartitionReader:
         """Whether the consumer may be sent to a replica in its own rack."""
         return bool(self._rack)
 
-    def resolve(self, entry: SessionPartition) -> Partition | None:
-        """Return the hosted partition that an entry names, and watch it."""
+    def watch(self, rows: Iterable[Row]) -> None:
+        """Watch the partitions of a request without a session: those that it has looked at, and others from then on."""
+        self._is_watching = True
+        for row in rows:
+            if row.partition is not None:
+                row.partition.watchers.add(row.entry)
+
+    def _resolve(self, entry: SessionPartition) -> Partition | None:
+        """Return the hosted partition that an entry names."""
         topic, index = key_of(entry)
         if isinstance(topic, bytes):
             name = self._serving.cluster.image.topic_names.get(UUID(bytes=topic))
             if name is None:
                 return None
             topic = name
-        partition = self._serving.partitions.get(TopicPartition(topic, index))
+        partition = self._serving.partitions.get(_make(TopicPartition, (topic, index)))
         if partition is not None:
             entry.target = partition
-            partition.watchers.add(entry)
+            if self._is_watching:
+                partition.watchers.add(entry)
         return partition
 
     def read(self, entry: SessionPartition, budget: FetchBudget, waiting: WaitsForReads, *, is_first_look: bool) -> Row:
         """Return the row of one partition; a read that has to wait reports to `waiting`."""
         row = Row(entry)
-        if entry in self.unknown:
+        if self.unknown and entry in self.unknown:
             row.fail(self.unknown[entry])
             return row
         partition = self._find(row, entry)
@@ -107,22 +123,22 @@ class PartitionReader:
         if error:
             row.fail(error)
             return row
-        log = partition.log
+        log, offset = partition.log, entry.fetch_offset
         # Captured before the read: the answer and the follower's progress may not include later records.
-        row.log_end = log.log_end
-        row.log_start = log.log_start
-        row.high_watermark = log.high_watermark
-        row.leader_epoch = LeaderEpoch(partition.leader_epoch)
-        row.bound = row.log_end if entry.is_follower else row.high_watermark
-        assert row.high_watermark <= row.log_end, f"{partition} has its high watermark beyond its log"
+        row.log_end = log_end = log.log_end
+        row.log_start = log_start = log.log_start
+        row.high_watermark = high_watermark = log.high_watermark
+        row.leader_epoch = partition.leader_epoch
+        row.bound = bound = log_end if entry.is_follower else high_watermark
+        assert high_watermark <= log_end, f"{partition} has its high watermark beyond its log"
         if self._rack and partition.leader is not None:
             preferred = preferred_replica(
-                partition.leader, self._rack, self._serving.cluster.racks_of_unfenced(), Offset(entry.fetch_offset)
+                partition.leader, self._rack, self._serving.cluster.racks_of_unfenced(), offset
             )
             if preferred is not None:
                 row.preferred = preferred
                 return row
-        found = find_divergence(log.epochs, entry.last_fetched_epoch, entry.fetch_offset, row.log_start, row.log_end)
+        found = find_divergence(log.epochs, entry.last_fetched_epoch, offset, log_start, log_end)
         if found is not None:
             if isinstance(found, ErrorCode):
                 row.fail(found)
@@ -130,7 +146,7 @@ class PartitionReader:
                 row.diverging = (found.leader_epoch, found.end_offset)
             return row
         row.is_progress = entry.is_follower
-        if entry.fetch_offset < row.bound:
+        if offset < bound:
             self._read_records(row, partition, budget, waiting)
         else:
             budget.spend(0)
@@ -143,7 +159,10 @@ class PartitionReader:
         assert partition is None or isinstance(partition, Partition)
         if partition is not None and serving.partitions.get(partition.key) is partition:
             return partition
-        was_known, image = partition is not None, serving.cluster.image
+        resolved = self._resolve(entry)
+        if resolved is not None:
+            return resolved
+        image = serving.cluster.image
         topic, index = key_of(entry)
         if isinstance(topic, bytes):
             name = image.topic_names.get(UUID(bytes=topic))
@@ -153,14 +172,11 @@ class PartitionReader:
                     ErrorCode.INCONSISTENT_TOPIC_ID
                     if is_recreated
                     else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if was_known
+                    if partition is not None
                     else ErrorCode.UNKNOWN_TOPIC_ID
                 )
                 return None
             topic = name
-        resolved = self.resolve(entry)
-        if resolved is not None:
-            return resolved
         is_elsewhere = image.partition(topic, index) is not None
         row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None
@@ -168,15 +184,15 @@ class PartitionReader:
     def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
         if partition.log.is_offline:
             return self._storage_error
-        leader = partition.leader
-        requested = LeaderEpoch(-1 if entry.current_leader_epoch == -2 else entry.current_leader_epoch)
+        leader, requested = partition.leader, entry.current_leader_epoch
+        if requested == _ANY_EPOCH:
+            requested = _NO_EPOCH
         if entry.is_follower and leader is not None:
             return leader.check_fetch(
                 BrokerId(self._fetch.replica_id), requested, BrokerEpoch(self._fetch.replica_epoch)
             )
-        error = check_leader_epoch(requested, LeaderEpoch(partition.leader_epoch))
-        if error:
-            return error
+        if requested not in (_NO_EPOCH, partition.leader_epoch):
+            return check_leader_epoch(requested, partition.leader_epoch)
         if leader is None:
             may_read = not entry.is_follower and (
                 self._version >= _FOLLOWER_READ_VERSION or self._fetch.replica_id == -2
@@ -192,23 +208,22 @@ class PartitionReader:
         return ErrorCode.KAFKA_STORAGE_ERROR if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _read_records(self, row: Row, partition: Partition, budget: FetchBudget, waiting: WaitsForReads) -> None:
-        grant = budget.grant(row.entry.max_bytes)
-        if grant.is_negative:
-            budget.spend(0)
-            row.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
-        if grant.max_bytes == 0 and not grant.whole_first_batch:
-            return
-        limit_bytes = grant.max_bytes
-        if self.throttled is not None:
-            allowed_bytes = self.throttled.allow(row, partition, limit_bytes)
+        entry, log, throttled = row.entry, partition.log, self.throttled
+        limit_bytes, whole_first_batch = budget.grant(entry.max_bytes)
+        if limit_bytes <= 0:
+            if limit_bytes < 0:
+                budget.spend(0)
+                row.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+            if not whole_first_batch:
+                return
+        if throttled is not None:
+            allowed_bytes = throttled.allow(row, partition, limit_bytes)
             if allowed_bytes is None:
                 return
             limit_bytes = allowed_bytes
         try:
-            plan = partition.log.read_plan(
-                row.entry.fetch_offset, limit_bytes, row.bound, at_least_one=grant.whole_first_batch
-            )
+            plan = log.read_plan(entry.fetch_offset, limit_bytes, row.bound, whole_first_batch)
             # The size is unknown until the bytes are found; it is at most what was granted.
             size_bytes = limit_bytes
             times: Sequence[CopiedTime] | AppendTimesBetween = ()
@@ -217,9 +232,8 @@ class PartitionReader:
                 if not size_bytes:
                     return
                 if row.is_progress:
-                    entry = row.entry
                     # A follower whose log begins with these records has no entry before them.
-                    times = partition.log.append_times.between(
+                    times = log.append_times.between(
                         entry.fetch_offset,
                         plan.position_bytes,
                         size_bytes,
@@ -236,23 +250,31 @@ class PartitionReader:
             row.fail(self._storage_error)
             return
         budget.spend(size_bytes)
-        if self.throttled is not None:
-            self.throttled.reads(row, size_bytes)
-        if data is not None:
-            assert not isinstance(times, AppendTimesBetween), f"{row} is read before its append times are found"
-            row.records = data
-            row.append_times = times
-            self._at_once_bytes -= size_bytes
-            counters = self._serving.counters
-            counters.memory_read_bytes += size_bytes
-            if not row.is_progress and isinstance(plan, Slice):
-                row.facts = partition.log.read_facts(Offset(row.entry.fetch_offset), plan)
+        if throttled is not None:
+            throttled.reads(row, size_bytes)
+        if data is None:
+            self._read_later(row, partition, plan, size_bytes, waiting)
             return
+        assert not isinstance(times, AppendTimesBetween), f"{row} is read before its append times are found"
+        row.records = data
+        row.append_times = times
+        self._at_once_bytes -= size_bytes
+        self._serving.counters.memory_read_bytes += size_bytes
+        if isinstance(plan, Slice):
+            if not row.is_progress:
+                row.noted = log.read_noted(entry.fetch_offset, plan)
+            if self._serving.lag.read_ahead.places:
+                self._measured(row, partition, plan.base_bytes + plan.position_bytes, size_bytes)
+
+    def _read_later(
+        self, row: Row, partition: Partition, plan: Slice | Search, size_bytes: int, waiting: WaitsForReads
+    ) -> None:
+        """Read in a worker."""
         waiting.read_began(size_bytes)
         row.is_reading = True
         disk = self._serving.disk
         number = disk.read_began(partition.key, self._fetch.replica_id, self._serving.clock.mono_ms())
-        report = partition.log.read_report(Offset(row.entry.fetch_offset), with_time=not row.is_progress)
+        report = partition.log.read_report(row.entry.fetch_offset, with_time=not row.is_progress)
 
         def done(result: Buffer | Exception) -> None:
             disk.read_ended(number)
@@ -271,14 +293,34 @@ class PartitionReader:
                 row.fail(self._storage_error)
             else:
                 row.records = result
-                self._serving.counters.disk_read_bytes += len(result)
+                self._measure(row, partition, report)
                 if row.records and not row.is_progress:
-                    row.facts = report.facts()
+                    row.noted = report.noted()
                 elif row.records and self._times_follow(row, partition, report, waiting):
                     return
             waiting.read_ended(row)
 
         plan.read_later(done, report)
+
+    def _measure(self, row: Row, partition: Partition, report: ReadReport) -> None:
+        """Count what a worker has read: what it found in memory, and what it had to wait for."""
+        size_bytes, resident_bytes = len(row.records), report.resident_bytes
+        if resident_bytes == UNMEASURED:
+            # As if it were from the disk: some of it was not where the loop could get it.
+            self._serving.counters.disk_read_bytes += size_bytes
+            row.missed_bytes = UNMEASURED
+            return
+        self._serving.counters.memory_read_bytes += size_bytes
+        coordinate_bytes = report.base_bytes + report.position_bytes
+        self._measured(row, partition, coordinate_bytes, min(resident_bytes, size_bytes))
+        self._serving.lag.read_ahead.brought(partition.key, coordinate_bytes + size_bytes, report.ahead_bytes)
+
+    def _measured(self, row: Row, partition: Partition, coordinate_bytes: int, resident_bytes: int) -> None:
+        """Note how much of a row's records came from the disk, of which so much was in memory in the end."""
+        ahead = self._serving.lag.read_ahead
+        row.missed_bytes = ahead.missed_bytes(partition.key, coordinate_bytes, len(row.records), resident_bytes)
+        self._serving.counters.memory_read_bytes -= row.missed_bytes
+        self._serving.counters.disk_read_bytes += row.missed_bytes
 
     def _times_follow(self, row: Row, partition: Partition, report: ReadReport, waiting: WaitsForReads) -> bool:
         """Give a follower's row the append times of records that a worker read; return whether that needs a worker.

@@ -6,15 +6,18 @@ from typing import Final
 from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import LeaderEpoch, Offset
+from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.node.request import Buffer
 from syncline.storage.append_times import CopiedTime
-from syncline.storage.read_facts import ReadFacts
+from syncline.storage.read_facts import Noted
 
 # More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
 PARTITIONS_AT_ONCE: Final = 50
 PARTITIONS_PER_STEP: Final = 5
+
+_NO_OFFSET: Final = Offset(NONE)
+_NO_EPOCH: Final = LeaderEpoch(NONE)
 
 
 def key_of(entry: SessionPartition) -> tuple[str | bytes, int]:
@@ -33,7 +36,6 @@ class Row:
         "diverging",
         "entry",
         "error",
-        "facts",
         "high_watermark",
         "is_counted",
         "is_progress",
@@ -41,6 +43,8 @@ class Row:
         "leader_epoch",
         "log_end",
         "log_start",
+        "missed_bytes",
+        "noted",
         "partition",
         "pending",
         "preferred",
@@ -54,17 +58,17 @@ class Row:
         self.records: Buffer = b""
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
-        # What the read told of how far behind the reader is; None for followers.
-        self.facts: ReadFacts | None = None
+        # What the read has noted of how far behind the reader is; None for followers.
+        self.noted: Noted | None = None
+        # How many of the records' bytes came from the disk; UNMEASURED: nobody knows.
+        self.missed_bytes = 0
         self.diverging: tuple[int, int] | None = None
         # The replica to which the reader is redirected.
         self.preferred = -1
-        self.high_watermark = Offset(-1)
-        self.log_start = Offset(-1)
-        self.log_end = Offset(-1)
+        self.high_watermark = self.log_start = self.log_end = _NO_OFFSET
         # The reader may have records below this offset: the log end for a follower, the high watermark for a consumer.
-        self.bound = Offset(-1)
-        self.leader_epoch = LeaderEpoch(-1)
+        self.bound = _NO_OFFSET
+        self.leader_epoch = _NO_EPOCH
         # Whether the request proves a follower's progress, and whether the leader has counted it.
         self.is_progress = False
         self.is_counted = False
@@ -80,5 +84,5 @@ class Row:
         """Answer this partition with an error."""
         self.error = error
         self.records = b""
-        self.high_watermark = self.log_start = Offset(-1)
+        self.high_watermark = self.log_start = _NO_OFFSET
         self.is_progress = False

@@ -14,6 +14,7 @@ from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.follower_watch import FollowerWatch
 from syncline.node.lag.fetch_lag import FetchLag
+from syncline.node.lag.read_positions import ReadPositions
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.partition import Partition
@@ -37,3 +38,4 @@ class FetchServing(NamedTuple):
     counters: Counters
     throttle: LeaderThrottle
     lag: FetchLag
+    positions: ReadPositions

@@ -26,7 +26,8 @@ class WokenFetches:
         self._loop = loop
         # A dict stands for an ordered set.
         self._woken: dict[Sleeper, None] = {}
-        self._is_settling = False
+        # Whether it is just now that they look again.
+        self.is_settling = False
         # Whether the current callback ends with `settle`, or a turn of the loop will call it.
         self.will_settle = False
 
@@ -42,13 +43,13 @@ class WokenFetches:
 
     def settle(self) -> None:
         """Let all woken fetches look again."""
-        if self._is_settling:
+        if self.is_settling:
             return
         if not self._woken:
             self.will_settle = False
             return
         # What these looks wake looks below, too.
-        self._is_settling = self.will_settle = True
+        self.is_settling = self.will_settle = True
         try:
             while self._woken:
                 woken, self._woken = self._woken, {}
@@ -59,5 +60,5 @@ class WokenFetches:
                         # A failure must not keep the other woken fetches parked.
                         log.exception("a parked fetch failed")
         finally:
-            self._is_settling = self.will_settle = False
+            self.is_settling = self.will_settle = False
         assert not self._woken, f"{len(self._woken)} fetches sleep on although they were woken"

@@ -2,7 +2,7 @@
 
 import logging
 
-from syncline.core.groups.groups import partition_of
+from syncline.core.groups.placement import partition_of
 from syncline.model.errors import RequestError
 from syncline.model.ids import OFFSETS_TOPIC
 from syncline.node.groups.port import GroupsHost

@@ -99,6 +99,7 @@ def assemble(
         broker_id=basis.broker_id,
         loop=basis.loop,
         clock=basis.clock,
+        holds=basis.holds,
         config=basis.configs.broker,
         moves=MetadataMoves(basis.cluster),
         note=note,

@@ -183,16 +183,20 @@ class ImageApplication:
         if not is_broker_changed and not topics:
             return
         resolved: dict[str, TopicConfig] = {}
-        # Configurations that differ from the new ones in throttle lists alone, which concern no partition by itself.
-        same: dict[str, TopicConfig] = {}
+        # Those of before, by identity, and whether the new ones differ from them in throttle lists alone, which concern
+        # no partition by itself. Partitions of a topic share few of them, and each stays in memory until the end.
+        earlier: dict[int, tuple[TopicConfig, bool]] = {}
         for key, partition in self._partitions.items():
             if is_broker_changed or key.topic in topics:
                 config = resolved.get(key.topic)
                 if config is None:
                     config = resolved[key.topic] = self._configs.topic(key.topic)
-                    if not is_broker_changed and partition.config.without_lists() == config.without_lists():
-                        same[key.topic] = partition.config
-                if partition.config is same.get(key.topic):
+                before = partition.config
+                known = earlier.get(id(before))
+                if known is None:
+                    is_same = not is_broker_changed and before.without_lists() == config.without_lists()
+                    known = earlier[id(before)] = before, is_same
+                if known[1]:
                     partition.config = config
                 else:
                     partition.apply_config(config)

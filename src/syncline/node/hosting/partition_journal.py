@@ -104,7 +104,7 @@ class PartitionJournal:
                 broker=self._broker_id,
                 topic=partition.key.topic,
                 partition=partition.key.partition,
-                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                leader_epoch=partition.leader_epoch,
                 partition_epoch=leader.partition_epoch if leader is not None else -1,  # type: ignore[arg-type]
                 change=kind.value,  # type: ignore[arg-type]
                 outcome=outcome,  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ class PartitionJournal:
                 broker=self._broker_id,
                 topic=partition.key.topic,
                 partition=partition.key.partition,
-                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                leader_epoch=partition.leader_epoch,
                 high_watermark=effect.high_watermark,
                 log_end=partition.log.log_end,
                 since_ms=wall_ms - lasted_ms,
@@ -176,7 +176,7 @@ class PartitionJournal:
                 topic=partition.key.topic,
                 partition=partition.key.partition,
                 leader=BrokerId(leader_id),
-                leader_epoch=partition.leader_epoch,  # type: ignore[arg-type]
+                leader_epoch=partition.leader_epoch,
                 log_end_before=log_end_before,
                 log_end_after=log_end,
                 rule=evidence.rule,

@@ -10,6 +10,7 @@ from typing import Protocol
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, OFFSETS_TOPIC, BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
+from syncline.model.tables import shrink
 from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.disk_watch import DiskWatch
@@ -186,6 +187,7 @@ class HostedReplicas:
         was_leader = partition.is_leader
         self.fetchers.remove(partition)
         del self._partitions[partition.key]
+        shrink(self._partitions)
         self.offline.forget(partition.key)
         self._counters.drop(partition.key)
         partition.leader = None

@@ -11,13 +11,15 @@ OFFSET_NOT_AVAILABLE, as ListOffsets has it.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId, LeaderEpoch, Offset
+from syncline.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, OffsetPlace, PartitionEnds
 from syncline.model.topic_config import TopicConfig
-from syncline.node.lag.messages import AnsweredPartition, AskedPartition
+from syncline.node.lag.messages import READERS_MAX, AnsweredPartition, AskedPartition
+from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
+from syncline.records.batch import BatchHeader
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
@@ -26,6 +28,34 @@ from syncline.storage.places import PlaceSearch
 # Of one question: places that workers look for, and how long the answer waits for them.
 SEARCHES_MAX: Final = 64
 SEARCHES_S: Final = 1.0
+
+
+# Who reads a partition that ends here.
+ReadersOf: TypeAlias = Callable[[TopicPartition, Offset], tuple[ReaderPosition, ...]]
+
+
+def no_readers(_key: TopicPartition, _high_watermark: Offset) -> tuple[ReaderPosition, ...]:
+    """Return no readers: they were not asked for."""
+    return ()
+
+
+class ToldReaders:
+    """Who reads the partitions of one question: at most `READERS_MAX` in all."""
+
+    __slots__ = ("_left", "_now_ms", "_positions")
+
+    def __init__(self, positions: ReadPositions, now_ms: Callable[[], int]) -> None:
+        self._positions = positions
+        self._now_ms = now_ms
+        self._left = READERS_MAX
+
+    def __call__(self, key: TopicPartition, high_watermark: Offset) -> tuple[ReaderPosition, ...]:
+        """Return who reads a partition."""
+        if not self._left:
+            return ()
+        found = self._positions.of(key, high_watermark, self._now_ms())[: self._left]
+        self._left -= len(found)
+        return found
 
 
 class MeasuredLeader(Protocol):
@@ -38,6 +68,10 @@ class MeasuredLeader(Protocol):
 
 class MeasuredPartition(Protocol):
     """A partition that this broker hosts."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Return its topic and number."""
 
     @property
     def log(self) -> PartitionLog:
@@ -74,8 +108,12 @@ def answer_partition(
     broker_id: BrokerId,
     wall_ms: Callable[[], int],
     is_exact: bool,
+    readers: ReadersOf = no_readers,
 ) -> Measured:
-    """Return the ends of a partition that this broker leads, and the places of the offsets that are asked for."""
+    """Return the ends of a partition that this broker leads, the places of the offsets that are asked for, and readers.
+
+    `readers` tells who reads a partition whose high watermark is given; by default the answer has no readers.
+    """
     error = _refusal(partition, asked.leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return Measured(AnsweredPartition(error))
@@ -83,25 +121,46 @@ def answer_partition(
         ends = ends_of(partition, broker_id, wall_ms())
         places: list[OffsetPlace | None] = []
         searches: list[tuple[int, PlaceSearch]] = []
+        # Nothing changes in one step, and groups that keep up are in the same batches.
+        seen: dict[int, BatchHeader] = {}
         for index, offset in enumerate(asked.offsets):
-            place = _place(partition.log, offset, ends, is_exact=is_exact)
+            place = _place(partition.log, offset, ends, seen, is_exact=is_exact)
             if isinstance(place, PlaceSearch):
                 searches.append((index, place))
                 place = None
             places.append(place)
     except StorageError:
         return Measured(AnsweredPartition(ErrorCode.KAFKA_STORAGE_ERROR))
-    return Measured(AnsweredPartition(ErrorCode.NONE, ends, tuple(places)), tuple(searches))
+    read_by = readers(partition.key, ends.high_watermark)
+    return Measured(AnsweredPartition(ErrorCode.NONE, ends, tuple(places), read_by), tuple(searches))
+
+
+class _Searches:
+    """The searches of one answer: workers read `is_over`, and only the loop sets it."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def run(self, search: PlaceSearch) -> OffsetPlace | None:
+        """Return what a search finds, None if the answer left while it waited for a worker. In a worker."""
+        return None if self.is_over else search.run(lambda: not self.is_over)
 
 
 async def completed(measured: Sequence[Measured], disk: Disk) -> list[AnsweredPartition]:
-    """Return the answers with the places that workers find in time; what is not found by then is missing."""
+    """Return the answers with the places that workers find in time; what is not found by then is missing.
+
+    Searches that have not begun by then never begin, and those under way end soon: they would keep consumers waiting
+    for the disk.
+    """
     places = [list(each.answered.places) for each in measured]
     searches = [(row, index, search) for row, each in enumerate(measured) for index, search in each.searches]
     if searches:
         del searches[SEARCHES_MAX:]
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
+        under_way = _Searches()
         left = len(searches)
 
         def found(row: int, index: int, outcome: OffsetPlace | Exception | None) -> None:
@@ -117,10 +176,11 @@ async def completed(measured: Sequence[Measured], disk: Disk) -> list[AnsweredPa
 
         timer = loop.call_later(SEARCHES_S, end)
         for row, index, search in searches:
-            disk.run_later(search.run, partial(found, row, index))
+            disk.run_later(partial(under_way.run, search), partial(found, row, index))
         try:
             await ended
         finally:
+            under_way.is_over = True
             timer.cancel()
     return [each.answered._replace(places=tuple(row)) for each, row in zip(measured, places, strict=True)]
 
@@ -148,7 +208,7 @@ def ends_of(partition: MeasuredPartition, broker_id: BrokerId, wall_ms: int) -> 
         retention_ms=config.retention_ms if is_trimmed else UNKNOWN,
         retention_bytes=config.retention_bytes if is_trimmed else UNKNOWN,
         held_since_ms=UNKNOWN,
-        readable_below_watermark=UNKNOWN,
+        readable_below_watermark=log.readable_before(partition.high_watermark),
     )
     ends.check_invariants()
     return ends
@@ -167,8 +227,8 @@ def _refusal(partition: MeasuredPartition | None, leader_epoch: int) -> ErrorCod
 
 
 def _place(
-    log: PartitionLog, offset: Offset, ends: PartitionEnds, *, is_exact: bool
+    log: PartitionLog, offset: Offset, ends: PartitionEnds, seen: dict[int, BatchHeader], *, is_exact: bool
 ) -> OffsetPlace | PlaceSearch | None:
     """Return where the first record at or behind `offset` lies that still exists; None if there is none yet."""
     unread = max(offset, ends.log_start)
-    return None if unread >= ends.log_end else log.place(unread, is_exact=is_exact)
+    return None if unread >= ends.log_end else log.place(unread, is_exact=is_exact, seen=seen)

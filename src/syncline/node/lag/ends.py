@@ -2,7 +2,7 @@
 
 One hard idea: a byte coordinate means something for one leader, one life of its process and one leader epoch. Each such
 triple gets a number, the *namespace*, under which places of commits are kept; when the triple changes, the number does,
-and the kept places are worth nothing, without anybody looking for them.
+and no kept place is used any more, without a search for them.
 
 Units: offsets; bytes; Unix ms of the leader. Source: Burrow (a ring of ends per partition, sampled).
 """

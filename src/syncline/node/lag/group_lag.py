@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from syncline.core.lag.burrow_status import group_status, partition_status
-from syncline.core.lag.commit_ring import Commit
+from syncline.core.lag.commit_ring import Commit, last_moved_ms
 from syncline.core.lag.commit_slab import CommitSlab, KeptPlace
 from syncline.core.lag.findings import GroupFacts, PartitionFacts, findings
-from syncline.core.lag.rows import NOBODY, Speeds, check_row, first_unread, group_row
+from syncline.core.lag.readers import MemberAssignment
+from syncline.core.lag.rows import NO_READER, Speeds, check_row, first_unread, group_row
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, Finding, GroupVerdict, LagRow, OffsetPlace, PartitionEnds, PartitionVerdict
@@ -28,8 +29,10 @@ from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
+from syncline.node.lag.group_readers import assignments_of, fetching_members
 from syncline.node.lag.leaders import AnsweredEnds, Answers, Leaders
 from syncline.node.lag.members import DescribesGroups, Members, Rebalances, members_of
+from syncline.node.lag.read_positions import ReaderPosition
 from syncline.node.live_configs import LiveConfigs
 
 # Rows that are looked at before the loop is freed: a millisecond or two.
@@ -130,14 +133,20 @@ class GroupLag:
         is_known = described is not None or self._commits.slab(group_id) is not None
         return ErrorCode.NONE if is_known else ErrorCode.GROUP_ID_NOT_FOUND
 
+    async def assignments(self, group_ids: Iterable[str]) -> list[MemberAssignment]:
+        """Return the members of these groups that have partitions."""
+        return await assignments_of(self._groups(), group_ids)
+
     async def cut(self, group_ids: Iterable[str], *, is_exact: bool) -> Cut:
         """Return these groups as of one moment after this call.
 
-        `is_exact`: with all partitions of their topics, and with what only leaders know of retention.
+        `is_exact`: with all partitions of their topics, and with what only leaders know of retention and of readers.
         """
-        groups = [await self._captured(group_id, is_whole=is_exact) for group_id in group_ids]
+        turn = _Turn(ROWS_PER_TURN)
+        groups = [await self._captured(group_id, turn, is_whole=is_exact) for group_id in group_ids]
         answers = Answers()
-        await self._leaders.ask(await self._questions(groups, answers, is_exact=is_exact), answers, is_exact=is_exact)
+        questions = await self._questions(groups, answers, is_exact=is_exact)
+        await self._leaders.ask(questions, answers, is_exact=is_exact, with_readers=is_exact)
         # A place that was kept under another leader, or whose record was deleted meanwhile.
         again = await self._questions(groups, answers, is_exact=False)
         if again:
@@ -169,7 +178,7 @@ class GroupLag:
 
     # Before the leaders are asked
 
-    async def _captured(self, group_id: str, *, is_whole: bool) -> _CapturedGroup:
+    async def _captured(self, group_id: str, turn: "_Turn", *, is_whole: bool) -> _CapturedGroup:
         members = await members_of(self._groups(), group_id)
         slab = self._commits.slab(group_id)
         keys: dict[TopicPartition, None] = {}
@@ -184,7 +193,7 @@ class GroupLag:
                     (TopicPartition(topic, index), None) for index in range(len(known.partitions) if known else 0)
                 )
         partitions = []
-        turn = _Turn(ROWS_PER_TURN)
+        await turn.next()
         for key in sorted(keys):
             await turn.next()
             if self._exists(key):
@@ -261,6 +270,9 @@ class GroupLag:
 
     async def measured(self, group: _CapturedGroup, answers: Answers) -> MeasuredGroup:
         """Return the rows of a group, its status and the causes."""
+        fetching = await fetching_members(
+            group.group_id, group.members, answers.readers, self._groups(), self.group_ids
+        )
         facts: list[PartitionFacts] = []
         missing: list[tuple[TopicPartition, ErrorCode]] = []
         turn = _Turn(JUDGED_PER_TURN)
@@ -270,7 +282,7 @@ class GroupLag:
             if answered is None:
                 missing.append((each.key, answers.errors.get(each.key, ErrorCode.LEADER_NOT_AVAILABLE)))
             else:
-                facts.append(self._facts(group, each, answers, answered))
+                facts.append(self._facts(group, each, answers, answered, fetching.get(each.key)))
         rebalances_for_ms = self._rebalances.seen(group.group_id, group.members.state, self._clock.mono_ms())
         return MeasuredGroup(
             group_id=group.group_id,
@@ -282,7 +294,12 @@ class GroupLag:
         )
 
     def _facts(
-        self, group: _CapturedGroup, each: _Captured, answers: Answers, answered: AnsweredEnds
+        self,
+        group: _CapturedGroup,
+        each: _Captured,
+        answers: Answers,
+        answered: AnsweredEnds,
+        fetching: ReaderPosition | None,
     ) -> PartitionFacts:
         ends, seen = answered.ends, answered.seen
         slab = self._commits.slab(group.group_id)
@@ -292,12 +309,22 @@ class GroupLag:
         if slab is not None and slot is not None:
             window, consumed_per_s = slab.commits(slot), slab.rate_per_s(slot)
         place, is_kept = _place_of(each, answers)
+        now_ms = self._clock.wall_ms()
         verdict = partition_status(
             window,
             seen.ring.offsets(),
-            self._clock.wall_ms(),
+            now_ms,
             min_window_ms=self._configs.broker.lag_status_min_window_ms,
         )
+        reader = group.members.readers.get(each.key, NO_READER)
+        moved_ms = last_moved_ms(window)
+        moved_ago_ms = UNKNOWN if moved_ms is None else max(0, now_ms - moved_ms)
+        if fetching is not None:
+            offset = fetching.offset
+            if each.committed is not None and 0 <= moved_ago_ms <= fetching.fetched_ago_ms:
+                # It has worked on what that fetch brought.
+                offset = max(offset, each.committed)
+            reader = reader._replace(fetch_offset=offset)
         row = group_row(
             each.key,
             each.committed,
@@ -305,7 +332,7 @@ class GroupLag:
             place,
             verdict,
             Speeds(consumed_per_s, seen.produced_per_s),
-            group.members.readers.get(each.key, NOBODY),
+            reader,
             answered.skew_ms,
         )
         if is_kept:
@@ -315,6 +342,9 @@ class GroupLag:
         return PartitionFacts(
             row,
             verdict,
+            fetched_ago_ms=UNKNOWN if fetching is None else fetching.fetched_ago_ms,
+            moved_ago_ms=moved_ago_ms,
+            held_back_share=0.0 if fetching is None else fetching.held_back_share,
             watermark_held_for_ms=0 if ends.held_since_ms == UNKNOWN else max(0, ends.at_ms - ends.held_since_ms),
             produced_per_s=seen.produced_per_s,
             usual_produced_per_s=seen.usual_produced_per_s,

@@ -6,15 +6,22 @@ leader that can answer is asked again for a while; after that its error is the a
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.model.lag import OffsetPlace, PartitionEnds
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
-from syncline.node.lag.answering import Measured, MeasuredPartition, answer_partition, completed
+from syncline.node.lag.answering import (
+    Measured,
+    MeasuredPartition,
+    ToldReaders,
+    answer_partition,
+    completed,
+    no_readers,
+)
 from syncline.node.lag.ends import KnownEnds, SeenEnds
 from syncline.node.lag.messages import (
     OFFSETS_MAX,
@@ -25,6 +32,7 @@ from syncline.node.lag.messages import (
     LagRequest,
 )
 from syncline.node.lag.peers import READ_PER_TURN, LagPeers
+from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
 from syncline.node.peer import PeerLost
 from syncline.storage.disk import Disk
 
@@ -63,6 +71,8 @@ class Answers:
         self.ends: dict[TopicPartition, AnsweredEnds] = {}
         # By partition and the offset that was asked for, with the namespace.
         self.places: dict[tuple[TopicPartition, Offset], tuple[OffsetPlace, int]] = {}
+        # Who reads, where that was asked for.
+        self.readers: dict[TopicPartition, tuple[ReaderPosition, ...]] = {}
         # Partitions that no leader has answered for.
         self.errors: dict[TopicPartition, ErrorCode] = {}
 
@@ -83,23 +93,39 @@ class Leaders:
         cluster: ClusterView,
         disk: Disk,
         partitions: Mapping[TopicPartition, MeasuredPartition],
+        positions: ReadPositions,
         peers: LagPeers,
         ends: KnownEnds,
+        spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]],
     ) -> None:
+        self._spawn = spawn
         self._broker_id = broker_id
         self._clock = clock
         self._cluster = cluster
         self._disk = disk
         self._partitions = partitions
+        self._positions = positions
         self._peers = peers
         self._ends = ends
 
-    async def ask(self, questions: Questions, answers: Answers, *, is_exact: bool) -> None:
-        """Add what the leaders of these partitions answer; the ends are later than this call."""
-        deadline_ms = self._clock.mono_ms() + PATIENCE_MS
+    async def ask(
+        self,
+        questions: Questions,
+        answers: Answers,
+        *,
+        is_exact: bool,
+        with_readers: bool = False,
+        patience_ms: int = PATIENCE_MS,
+    ) -> None:
+        """Add what the leaders of these partitions answer; the ends are later than this call.
+
+        Other brokers have `patience_ms` to answer.
+        """
+        deadline_ms = self._clock.mono_ms() + patience_ms
         while questions:
             pages = await self._pages(questions, answers)
-            await asyncio.gather(*(self._ask(leader, page, answers, is_exact, deadline_ms) for leader, page in pages))
+            requests = [(leader, page, LagRequest(is_exact, page.asked, with_readers)) for leader, page in pages]
+            await asyncio.gather(*(self._spawn(self._ask(*each, answers, deadline_ms)) for each in requests))
             questions = {
                 key: offsets
                 for key, offsets in questions.items()
@@ -109,20 +135,26 @@ class Leaders:
                 return
             await asyncio.sleep(PAUSE_MS / 1_000)
 
-    async def _ask(self, leader: BrokerId, page: "_Page", answers: Answers, is_exact: bool, deadline_ms: int) -> None:
-        request = LagRequest(is_exact, page.asked)
+    async def _ask(
+        self, leader: BrokerId, page: "_Page", request: LagRequest, answers: Answers, deadline_ms: int
+    ) -> None:
         asked_ms = self._clock.mono_ms()
         try:
-            async with asyncio.timeout(max(PAUSE_MS, deadline_ms - asked_ms) / 1_000):
-                answer = await (self._here(request) if leader == self._broker_id else self._peers.ask(leader, request))
+            if leader == self._broker_id:
+                # Work of its own, in turns of the loop: it waits for no other broker.
+                answer = await self._here(request)
+            else:
+                async with asyncio.timeout(max(PAUSE_MS, deadline_ms - asked_ms) / 1_000):
+                    answer = await self._peers.ask(leader, request)
         except (PeerLost, TimeoutError):
             answers.errors.update(dict.fromkeys(page.keys, ErrorCode.NETWORK_EXCEPTION))
             return
         skew_ms = self._clock.mono_ms() - asked_ms
-        for count, (key, asked, answered) in enumerate(
-            zip(page.keys, page.asked, answer.partitions, strict=True), start=1
-        ):
-            if count % READ_PER_TURN == 0:
+        read = 0
+        for key, asked, answered in zip(page.keys, page.asked, answer.partitions, strict=True):
+            read += 1 + len(asked.offsets)
+            if read >= READ_PER_TURN:
+                read = 0
                 await asyncio.sleep(0)
             if answered.ends is None:
                 answers.errors[key] = answered.error
@@ -131,12 +163,14 @@ class Leaders:
             assert seen.last is not None, f"{key} was answered for and has no ends"
             answers.errors.pop(key, None)
             answers.ends[key] = AnsweredEnds(seen.last, seen.namespace, skew_ms, seen)
+            if request.with_readers:
+                answers.readers[key] = answered.readers
             for offset, place in zip(asked.offsets, answered.places, strict=True):
                 if place is not None:
                     answers.places[key, offset] = (place, seen.namespace)
 
     async def _pages(self, questions: Questions, answers: Answers) -> list[tuple[BrokerId, "_Page"]]:
-        """Return requests that are not too long; partitions that nobody leads get their error."""
+        """Return requests that are not too long; partitions without a leader get their error."""
         by_leader: dict[BrokerId, _Page] = {}
         for count, (key, offsets) in enumerate(questions.items(), start=1):
             if count % READ_PER_TURN == 0:
@@ -160,8 +194,10 @@ class Leaders:
     async def _here(self, request: LagRequest) -> LagAnswer:
         """Measure partitions that this broker leads itself, as the handler of LAG does for others."""
         image = self._cluster.image
+        readers = ToldReaders(self._positions, self._clock.mono_ms) if request.with_readers else no_readers
         measured: list[Measured] = []
-        for count, each in enumerate(request.partitions, start=1):
+        read = 0
+        for each in request.partitions:
             key = TopicPartition(image.topic_names.get(each.topic_id, ""), each.partition)
             measured.append(
                 answer_partition(
@@ -170,9 +206,12 @@ class Leaders:
                     broker_id=self._broker_id,
                     wall_ms=self._clock.wall_ms,
                     is_exact=request.is_exact,
+                    readers=readers,
                 )
             )
-            if count % READ_PER_TURN == 0:
+            read += 1 + len(each.offsets)
+            if read >= READ_PER_TURN:
+                read = 0
                 await asyncio.sleep(0)
         epoch = image.brokers[self._broker_id].broker_epoch if self._broker_id in image.brokers else -1
         return LagAnswer(epoch, await completed(measured, self._disk))

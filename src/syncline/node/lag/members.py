@@ -56,7 +56,7 @@ async def members_of(groups: DescribesGroups, group_id: str) -> Members:
 
 
 class Rebalances:
-    """Since when groups rebalance, as far as anybody looked; in ms of the node's clock."""
+    """Since when groups rebalance, as far as this broker has looked; in ms of the node's clock."""
 
     def __init__(self) -> None:
         self._since_ms: dict[str, int] = {}

@@ -1,17 +1,24 @@
 """The parts that measure group lag, put together."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from syncline.model.ids import BrokerId, TopicPartition
+from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
+from syncline.node.lag.cluster_groups import ClusterGroups
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.lag.group_lag import GroupLag
+from syncline.node.lag.group_rows import GroupRows
+from syncline.node.lag.group_sampler import GroupLagSampler
 from syncline.node.lag.leaders import Leaders
 from syncline.node.lag.members import DescribesGroups
 from syncline.node.lag.peers import LagPeers
+from syncline.node.lag.read_positions import ReadPositions
+from syncline.node.lag.standings import Standings
+from syncline.node.lag.survey import Surveys
 from syncline.node.links import Links
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.partition import Partition
@@ -25,6 +32,11 @@ class Parts(NamedTuple):
     ends: KnownEnds
     peers: LagPeers
     lag: GroupLag
+    sampler: GroupLagSampler
+    surveys: Surveys
+    standings: Standings
+    rows: GroupRows
+    cluster: ClusterGroups
 
 
 def assemble(
@@ -36,15 +48,26 @@ def assemble(
     partitions: Mapping[TopicPartition, Partition],
     links: Links,
     disk: Disk,
+    positions: ReadPositions,
     groups: Callable[[], DescribesGroups],
+    note: Callable[[GroupLagSample | GroupStatusChange], None],
+    spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]],
 ) -> Parts:
-    """Return the parts; `groups` returns the coordinator, which is created after them."""
+    """Return the parts; `groups` returns the coordinator, which is created after them, `note` journals an event."""
     config = configs.broker
     ends = KnownEnds(config.lag_commit_intervals)
     commits = Commits(ends, intervals=config.lag_commit_intervals, min_distance_ms=config.lag_commit_min_distance_ms)
     peers = LagPeers(broker_id=broker_id, clock=clock, cluster=cluster, links=links)
     leaders = Leaders(
-        broker_id=broker_id, clock=clock, cluster=cluster, disk=disk, partitions=partitions, peers=peers, ends=ends
+        broker_id=broker_id,
+        clock=clock,
+        cluster=cluster,
+        disk=disk,
+        partitions=partitions,
+        positions=positions,
+        peers=peers,
+        ends=ends,
+        spawn=spawn,
     )
     lag = GroupLag(
         clock=clock,
@@ -55,4 +78,21 @@ def assemble(
         leaders=leaders,
         groups=groups,
     )
-    return Parts(commits, ends, peers, lag)
+    sampler = GroupLagSampler(
+        broker_id=broker_id, clock=clock, lag=lag, interval_ms=config.journal_group_lag_interval_ms, note=note
+    )
+    surveys = Surveys(clock=clock, cluster=cluster, commits=commits, ends=ends, leaders=leaders)
+    standings = Standings(clock=clock, configs=configs, surveys=surveys)
+    rows = GroupRows(commits=commits, groups=groups, partitions=partitions)
+    in_cluster = ClusterGroups(
+        broker_id=broker_id,
+        clock=clock,
+        cluster=cluster,
+        disk=disk,
+        partitions=partitions,
+        peers=peers,
+        rows=rows,
+        positions=positions,
+        spawn=spawn,
+    )
+    return Parts(commits, ends, peers, lag, sampler, surveys, standings, rows, in_cluster)

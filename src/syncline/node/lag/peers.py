@@ -1,11 +1,12 @@
-"""Connections of a coordinator to the leaders that it asks about lag.
+"""Connections of a coordinator to the leaders, and other coordinators, that it asks about lag.
 
-One per leader, opened with the first question, and closed when a minute has passed without one: a broker that nobody
-asks about lag holds no descriptor for it.
+One per broker, opened with the first question, and closed when a minute has passed without one: a broker that is not
+asked about lag holds no descriptor for it.
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Generator, Iterable
+from typing import Final, TypeVar
 
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock
@@ -16,8 +17,10 @@ from syncline.node.peer import PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
 
+Answer = TypeVar("Answer")
+
 IDLE_MS: Final = 60_000
-# Partitions of an answer that are read before the loop is freed: less than a millisecond.
+# Partitions and places of an answer that are read before the loop is freed: a millisecond or less.
 READ_PER_TURN: Final = 100
 
 
@@ -35,24 +38,41 @@ class LagPeers:
 
     async def ask(self, leader: BrokerId, request: LagRequest) -> LagAnswer:
         """Return the answer of a leader; raises `PeerLost`. The caller limits the time."""
-        peer = await self._connection(leader)
-        self._used_ms[leader] = self._clock.mono_ms()
-        body = await peer.request_raw(ApiKey.LAG, 0, (encode_request(request),))
+        body = await self.raw(leader, ApiKey.LAG, encode_request(request))
         steps = decode_answer(body, leader, request.partitions)
-        count = 0
+        # A step reads one partition with its places.
+        sizes = (1 + len(each.offsets) for each in request.partitions)
+        return await self.read(leader, steps, sizes)
+
+    async def raw(self, broker: BrokerId, key: ApiKey, body: bytes) -> bytes:
+        """Return the body of the answer to a request; raises `PeerLost`."""
+        peer = await self._connection(broker)
+        self._used_ms[broker] = self._clock.mono_ms()
+        return await peer.request_raw(key, 0, (body,))
+
+    async def read(self, broker: BrokerId, steps: Generator[None, None, Answer], sizes: Iterable[int]) -> Answer:
+        """Return what decoding a broker's answer returns, in turns of the loop; step i has about `sizes[i]` items.
+
+        Raises `PeerLost` if the answer is malformed, and closes the connection.
+        """
+        read = 0
+        left = iter(sizes)
         try:
             while True:
                 try:
                     next(steps)
                 except StopIteration as end:
-                    answer: LagAnswer = end.value
+                    answer: Answer = end.value
                     return answer
-                count += 1
-                if count % READ_PER_TURN == 0:
+                read += next(left, 1)
+                if read >= READ_PER_TURN:
+                    read = 0
                     await asyncio.sleep(0)
         except DecodeError as error:
-            peer.close()
-            raise PeerLost(f"broker {leader} gave a malformed answer about lag: {error}") from error
+            peer = self._open.get(broker)
+            if peer is not None:
+                peer.close()
+            raise PeerLost(f"broker {broker} gave a malformed answer about lag: {error}") from error
 
     async def _connection(self, leader: BrokerId) -> PeerConnection:
         peer = self._open.get(leader)

@@ -3,6 +3,8 @@
     lag.groups  from, count           -> groups: one row each; next
     lag.group   group, from, count    -> rows of its partitions with their verdicts; verdict, findings, missing; next
 
+Those about readers and places are in `reader_verbs` and `place_verbs`.
+
 A broker answers for the groups that it coordinates; of another group it says so in `standing`, with Kafka's name of the
 error. Long lists come in pages: `next` is where the following one begins, null after the last.
 
@@ -19,6 +21,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.lag import Finding, GroupVerdict, PartitionVerdict
 from syncline.node.control import ControlRefused
 from syncline.node.lag.group_lag import MeasuredGroup, MeasuredRow
+from syncline.node.lag.pages import next_page, page_of
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
@@ -35,14 +38,12 @@ if TYPE_CHECKING:
 Fields = Mapping[str, Any]
 Answer = dict[str, Any]
 
-# Rows of one answer: writing them takes some milliseconds.
-PAGE_MAX: Final = 500
 NEVER: Final = "never"
 
 
 async def groups(broker: "Host", fields: Fields) -> Answer:
     """Return a row for each group that this broker coordinates."""
-    first, count = _page(fields)
+    first, count = page_of(fields)
     lag = broker.lag.of_groups
     if lag is None:
         return {"broker": broker.broker_id, "groups": [], "next": None}
@@ -52,7 +53,7 @@ async def groups(broker: "Host", fields: Fields) -> Answer:
     for group_id in cut.group_ids():
         rows.append(_summary(await cut.measured(group_id)))
         await asyncio.sleep(0)
-    return {"broker": broker.broker_id, "groups": rows, "next": _next(first, count, len(group_ids))}
+    return {"broker": broker.broker_id, "groups": rows, "next": next_page(first, count, len(group_ids))}
 
 
 async def group(broker: "Host", fields: Fields) -> Answer:
@@ -60,7 +61,7 @@ async def group(broker: "Host", fields: Fields) -> Answer:
     group_id = fields.get("group")
     if not isinstance(group_id, str):
         raise ControlRefused('a group is named by "group" (text).')
-    first, count = _page(fields)
+    first, count = page_of(fields)
     lag = broker.lag.of_groups
     standing = ErrorCode.NOT_COORDINATOR if lag is None else lag.standing(group_id)
     if lag is None or standing is not ErrorCode.NONE:
@@ -77,19 +78,8 @@ async def group(broker: "Host", fields: Fields) -> Answer:
         "unanswered": [
             {"topic": key.topic, "partition": key.partition, "error": code.name} for key, code in measured.missing
         ],
-        "next": _next(first, count, len(measured.rows)),
+        "next": next_page(first, count, len(measured.rows)),
     }
-
-
-def _page(fields: Fields) -> tuple[int, int]:
-    first, count = fields.get("from", 0), fields.get("count", PAGE_MAX)
-    if not isinstance(first, int) or not isinstance(count, int) or first < 0 or not 1 <= count <= PAGE_MAX:
-        raise ControlRefused(f'a page has "from" (a number from 0 on) and "count" (1 to {PAGE_MAX}).')
-    return first, count
-
-
-def _next(first: int, count: int, length: int) -> int | None:
-    return first + count if first + count < length else None
 
 
 def _summary(group: MeasuredGroup) -> Answer:
@@ -106,8 +96,8 @@ def _summary(group: MeasuredGroup) -> Answer:
         "lag_records": sums.lag_hw,
         "lags": {
             "hw": sums.lag_hw,
-            "lso": sum(each.row.lag_lso or 0 for each in group.rows),
-            "leo": sum(each.row.lag_leo or 0 for each in group.rows),
+            "lso": sums.lag_lso,
+            "leo": sums.lag_leo,
         },
         "readable": sums.readable,
         "lost": sums.lost,

@@ -2,6 +2,7 @@
 
 The endpoint makes a page at most once per second and sends it to all clients that
 asked meanwhile. It keeps no page and no timer while no client is connected.
+Below /metrics/ are the pages of other exporters that `metrics.compatible` names.
 
 Clients have limits: a request is small and must be complete within seconds; a
 client must read its answer within half a minute; only a few connections may be
@@ -18,21 +19,36 @@ Source: RFC 9110, RFC 9112; docs/adr/0010.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import h11
 
 from syncline.node.metrics.host_check import named_hosts, names_this_machine
 
 if TYPE_CHECKING:
-    from syncline.node.metrics.scrape import ProcessFigures, ScrapedBroker, Scraper
+    from syncline.node.live_configs import LiveConfigs
+    from syncline.node.metrics.compatible.pages import CompatiblePages
+    from syncline.node.metrics.scrape import ProcessFigures, Scraper
+    from syncline.node.metrics.scraped import ScrapedBroker
+
+    class EndpointBroker(ScrapedBroker, Protocol):
+        """What the pages use of a broker."""
+
+        @property
+        def configs(self) -> LiveConfigs:
+            """Return the configurations in effect."""
+
 
 log = logging.getLogger("syncline.node")
 
 PATH: Final = b"/metrics"
+# What `metrics.compatible` may name.
+EXPORTERS: Final = frozenset({"kafka_exporter", "kminion", "kafka-lag-exporter"})
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PAGE_LIFE_MS: Final = 1_000
 CONNECTIONS_MAX: Final = 32
@@ -63,8 +79,11 @@ class RefusedRequest(Exception):
         self.sentence = sentence
 
 
-def check_request(request: h11.Request, hosts: Collection[str]) -> None:
-    """Raise `RefusedRequest` unless the request is a valid one for the metrics of this machine, or of these hosts."""
+def check_request(request: h11.Request, hosts: Collection[str], paths: Collection[bytes] = (PATH,)) -> bytes:
+    """Return which of the pages is wanted, if the request is a valid one for this machine, or for these hosts.
+
+    Raises `RefusedRequest` if it is not.
+    """
     headers = list(request.headers)
     size_bytes = len(request.target) + sum(len(name) + len(value) for name, value in headers)
     if size_bytes > REQUEST_BYTES_MAX:
@@ -77,8 +96,9 @@ def check_request(request: h11.Request, hosts: Collection[str]) -> None:
         name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")) for name, value in headers
     ):
         raise RefusedRequest(413, "A request for metrics has no body.")
-    if _path(request.target) != PATH:
-        raise RefusedRequest(404, f"There is nothing here; the metrics are at {PATH.decode()}.")
+    path = _path(request.target)
+    if path not in paths:
+        raise RefusedRequest(404, _nothing_at(path))
     if request.method in _OTHER_METHODS:
         raise RefusedRequest(405, f"The metrics can only be read: GET {PATH.decode()}.")
     if request.method not in _READ_METHODS:
@@ -88,6 +108,14 @@ def check_request(request: h11.Request, hosts: Collection[str]) -> None:
         if not names_this_machine(host, hosts):
             shown = host[:100].decode("latin-1")
             raise RefusedRequest(421, f"This is not {shown}: ask for the metrics of localhost, or of 127.0.0.1.")
+    return path
+
+
+def _nothing_at(path: bytes) -> str:
+    exporter = path.removeprefix(PATH + b"/").decode("latin-1")
+    if exporter in EXPORTERS:
+        return f"This page is off; brokers that are started with metrics.compatible={exporter} have it."
+    return f"There is nothing here; the metrics are at {PATH.decode()}."
 
 
 def _path(target: bytes) -> bytes:
@@ -97,40 +125,58 @@ def _path(target: bytes) -> bytes:
     return target.partition(b"?")[0]
 
 
-class MetricsEndpoint:
-    """The pages of one broker, and the connections for them."""
+# What a scraper needs, imported in turns of their own: all together would hold the loop for longer than 10 ms.
+_SCRAPED_WITH: Final = (
+    "syncline.node.metrics.table",
+    "syncline.node.metrics.lag_table",
+    "syncline.node.metrics.partition_samples",
+    "syncline.node.metrics.fetch_samples",
+    "syncline.core.lag.commit_slab",
+    "syncline.node.lag.leaders",
+    "syncline.node.lag.standings",
+    "syncline.node.metrics.group_samples",
+    "syncline.node.metrics.scrape",
+)
+_IMITATED_WITH: Final = (
+    "syncline.core.lag.commit_slab",
+    "syncline.node.lag.leaders",
+    "syncline.node.lag.cluster_groups",
+    "syncline.node.metrics.compatible.kafka_exporter",
+    "syncline.node.metrics.compatible.kminion",
+    "syncline.node.metrics.compatible.kafka_lag_exporter",
+    "syncline.node.metrics.compatible.pages",
+)
 
-    def __init__(
-        self, broker: "ScrapedBroker", host: str, process: "Callable[[], ProcessFigures] | None" = None
-    ) -> None:
-        self.broker = broker
-        # The configured host of the listener, which requests may name besides this machine.
-        self.host = host.lower()
-        self.connections: dict[HttpConnection, None] = {}
-        self._process = process
-        self._scraper: Scraper | None = None
+
+async def _import_in_turns(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)
+        await asyncio.sleep(0)
+
+
+class KeptPage:
+    """One page, kept for a second."""
+
+    def __init__(self, broker: "EndpointBroker", make: Callable[[], Awaitable[Sequence[bytes]]]) -> None:
+        self._broker = broker
+        self._make_page = make
         self._page: Sequence[bytes] | None = None
         self._waiting: list[Answered] = []
         self._forget_timer: asyncio.TimerHandle | None = None
 
-    def page(self, answered: Answered) -> None:
+    def get(self, answered: Answered) -> None:
         """Call `answered` with the page, at once if it is fresh, or with None if it could not be made."""
         if self._page is not None:
             answered(self._page)
             return
         self._waiting.append(answered)
         if len(self._waiting) == 1:
-            self.broker.spawn(self._make())
+            self._broker.spawn(self._make())
 
     async def _make(self) -> None:
         page: Sequence[bytes] | None = None
         try:
-            if self._scraper is None:
-                # Imported in a turn of its own: together with this module it would block the loop for 10 ms.
-                from syncline.node.metrics.scrape import Scraper
-
-                self._scraper = Scraper(self.broker, self._process)
-            page = await self._scraper.scrape()
+            page = await self._make_page()
             self._page = page
             self._forget_timer = asyncio.get_running_loop().call_later(PAGE_LIFE_MS / 1_000, self._forget)
         finally:
@@ -144,13 +190,58 @@ class MetricsEndpoint:
 
     @property
     def is_at_rest(self) -> bool:
+        """Whether no page is kept and nothing is timed."""
+        return self._page is None and self._forget_timer is None
+
+    def close(self) -> None:
+        """Forget nothing later: the broker is stopping."""
+        if self._forget_timer is not None:
+            self._forget_timer.cancel()
+
+
+class MetricsEndpoint:
+    """The pages of one broker, and the connections for them."""
+
+    def __init__(
+        self, broker: "EndpointBroker", host: str, process: "Callable[[], ProcessFigures] | None" = None
+    ) -> None:
+        self.broker = broker
+        # The configured host of the listener, which requests may name besides this machine.
+        self.host = host.lower()
+        self.connections: dict[HttpConnection, None] = {}
+        self._process = process
+        self._scraper: Scraper | None = None
+        self._compatible: CompatiblePages | None = None
+        self.pages: Mapping[bytes, KeptPage] = {PATH: KeptPage(broker, self._scrape)} | {
+            PATH + b"/" + name.encode(): KeptPage(broker, partial(self._imitate, name))
+            for name in broker.config.metrics_compatible
+        }
+
+    async def _scrape(self) -> Sequence[bytes]:
+        if self._scraper is None:
+            await _import_in_turns(_SCRAPED_WITH)
+            from syncline.node.metrics.scrape import Scraper
+
+            self._scraper = Scraper(self.broker, self._process)
+        return await self._scraper.scrape()
+
+    async def _imitate(self, name: str) -> Sequence[bytes]:
+        if self._compatible is None:
+            await _import_in_turns(_IMITATED_WITH)
+            from syncline.node.metrics.compatible.pages import CompatiblePages
+
+            self._compatible = CompatiblePages(self.broker)
+        return await self._compatible.make(name)
+
+    @property
+    def is_at_rest(self) -> bool:
         """Whether no page is kept, nothing is timed and no connection is open."""
-        return self._page is None and self._forget_timer is None and not self.connections
+        return not self.connections and all(page.is_at_rest for page in self.pages.values())
 
     def close(self) -> None:
         """Close all connections: the broker is stopping."""
-        if self._forget_timer is not None:
-            self._forget_timer.cancel()
+        for page in self.pages.values():
+            page.close()
         for connection in list(self.connections):
             connection.abort()
 
@@ -258,7 +349,7 @@ class HttpConnection(asyncio.Protocol):
                     self.abort()
                 return
             self._is_head = event.method == b"HEAD"
-            check_request(event, self._own_hosts)
+            path = check_request(event, self._own_hosts, self._endpoint.pages)
             # The request has no body, so its end has arrived, too.
             self._http.next_event()
         except h11.RemoteProtocolError as error:
@@ -272,7 +363,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_answering = True
         self._stop_waiting()
-        self._endpoint.page(self._answer)
+        self._endpoint.pages[path].get(self._answer)
 
     # Answers.
 

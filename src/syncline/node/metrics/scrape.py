@@ -9,102 +9,36 @@ Times in ms of the node's clock, seconds only where a metric's name says so.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncline import __version__
-from syncline.core.lag.buckets import Weighted
 from syncline.core.replication.effects import SkipReason
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
-from syncline.model.ids import BrokerEpoch
 from syncline.model.metadata import BrokerRecord, MetadataImage
-from syncline.node.clients.clients import Clients
-from syncline.node.connection import Connection
-from syncline.node.counters import Counters, Histogram, TopicCounters
-from syncline.node.faults.on_demand import FaultsOnDemand
+from syncline.node.counters import TopicCounters
 from syncline.node.fetching.operation import FetchOperation
-from syncline.node.fetching.serving import FetchServing
-from syncline.node.hosting.replicas import HostedReplicas
-from syncline.node.lag.fetch_lag import Cell
-from syncline.node.loop_holds import LoopHolds
 from syncline.node.metrics import table
+from syncline.node.metrics.fetch_samples import FetchSamples
+from syncline.node.metrics.group_samples import GroupSamples
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, Inflows, PartitionSamples
-from syncline.node.metrics.text import Page
-from syncline.node.part_views import HasPartitions, MayBeController, RunsTasks
+from syncline.node.metrics.text import Page, collected
 from syncline.node.pending_produce import PendingProduce
-from syncline.node.throttle.throttles import ReplicationThrottles
-from syncline.node.views import HasBrokerId, HasClock, HasConfig, HasImage
 from syncline.records.validate import Fault
-from syncline.storage.log_directory import LogDirectory
 from syncline.wire.api import ApiKey
 
+if TYPE_CHECKING:
+    from syncline.node.metrics.scraped import ScrapedBroker
+
 # How many are read in one turn of the loop, which takes 1 ms or less.
-PARTITIONS_PER_SLICE: Final = 50
+PARTITIONS_PER_SLICE: Final = 20
 RECORDS_PER_SLICE: Final = 4_000
-BYTES_PER_SLICE: Final = 200_000
-CELLS_PER_SLICE: Final = 40
 FETCHER_CLIENT: Final = "Replica"
 # Kafka's states of a broker.
 _FENCED: Final = 1
 _RUNNING: Final = 3
 _LEAVING: Final = 6
-
-
-class HasServer(Protocol):
-    """The connections and the number of requests."""
-
-    @property
-    def connections(self) -> Mapping[Connection, None]:
-        """Return the open connections."""
-
-    @property
-    def clients(self) -> Clients:
-        """Return what the connections share."""
-
-    @property
-    def holds(self) -> LoopHolds:
-        """Return how long callbacks held the event loop."""
-
-    @property
-    def counts(self) -> dict[int, int]:
-        """Return the number of requests, by `request_kind`."""
-
-
-class ScrapedBroker(HasBrokerId, HasClock, HasConfig, HasImage, HasPartitions, MayBeController, RunsTasks, Protocol):
-    """What the metrics use of a broker."""
-
-    @property
-    def broker_epoch(self) -> BrokerEpoch:
-        """Return the epoch of this process's registration."""
-
-    @property
-    def counters(self) -> Counters:
-        """Return the running totals."""
-
-    @property
-    def dispatcher(self) -> HasServer:
-        """Return what serves requests."""
-
-    @property
-    def faults(self) -> FaultsOnDemand:
-        """Return the injected faults."""
-
-    @property
-    def replicas(self) -> HostedReplicas:
-        """Return the hosted replicas and their fetchers."""
-
-    @property
-    def fetching(self) -> FetchServing:
-        """Return what fetches use."""
-
-    @property
-    def logs(self) -> LogDirectory:
-        """Return the log directory."""
-
-    @property
-    def throttles(self) -> ReplicationThrottles:
-        """Return what bounds replication."""
 
 
 class ProcessFigures(NamedTuple):
@@ -132,7 +66,7 @@ class ControllerFigures(NamedTuple):
 class Scraper:
     """Makes pages for one broker."""
 
-    def __init__(self, broker: ScrapedBroker, process: Callable[[], ProcessFigures] | None = None) -> None:
+    def __init__(self, broker: "ScrapedBroker", process: Callable[[], ProcessFigures] | None = None) -> None:
         self._broker = broker
         self._process = process
         # By leader: the time of the last scrape, and the number of fetches until then.
@@ -140,6 +74,7 @@ class Scraper:
         # By lease epoch and version of the metadata: an image is large, and the next scrape may never come.
         self._counted: tuple[tuple[int, int], ControllerFigures] | None = None
         self._inflows = Inflows()
+        self._fetch_samples = FetchSamples(broker.fetching.lag)
 
     async def scrape(self) -> Sequence[bytes]:
         """Return the page, in pieces."""
@@ -150,20 +85,17 @@ class Scraper:
         self._add_fetchers(page)
         self._add_waiting(page)
         self._add_traffic(page)
-        await self._add_fetch_lag(page)
+        await asyncio.sleep(0)
+        detail = self._broker.config.lag_metrics_detail
+        await self._fetch_samples.write(page, is_detailed=detail != "group")
+        await self._add_groups(page, detail)
         self._add_clients(page)
         self._add_relinquishing(page)
+        await asyncio.sleep(0)
         self._add_throttles(page)
         self._add_identity(page)
-        sections: list[bytes] = []
-        unpaid_bytes = 0
-        for section in page.sections():
-            sections.append(section)
-            unpaid_bytes += len(section)
-            if unpaid_bytes > BYTES_PER_SLICE:
-                unpaid_bytes = 0
-                await asyncio.sleep(0)
-        return sections
+        await asyncio.sleep(0)
+        return await collected(page)
 
     async def _add_partitions(self, page: Page) -> None:
         broker = self._broker
@@ -315,14 +247,10 @@ class Scraper:
         for (name, version), count in _requests(self._broker.dispatcher.counts).items():
             page.add(table.REQUESTS, count, name, version)
 
-    async def _add_fetch_lag(self, page: Page) -> None:
-        lag, total = self._broker.fetching.lag, Cell()
-        for number, cell in enumerate(list(lag.cells())):
-            total.add(cell)
-            if number % CELLS_PER_SLICE == CELLS_PER_SLICE - 1:
-                await asyncio.sleep(0)
-        page.add_histogram(table.FETCH_LAG_TIME, _by_fetches(total.event_ms, lag.empty_fetches))
-        page.add_histogram(table.FETCH_LAG_BYTES, _by_fetches(total.behind_bytes, lag.empty_fetches))
+    async def _add_groups(self, page: Page, detail: str) -> None:
+        known = self._broker.lag.surveys
+        if known is not None:
+            await GroupSamples(page, self._broker.clock, detail).write(*known)
 
     def _add_relinquishing(self, page: Page) -> None:
         counters = self._broker.counters
@@ -379,9 +307,14 @@ class Scraper:
         holds = broker.dispatcher.holds
         page.add_histogram(table.LOOP_HOLDS, holds.held_ms, per_unit=1_000)
         page.add(table.LONGEST_LOOP_HOLD, holds.longest_ms / 1_000)
-        for work, longest_ms in holds.longest_by_work.items():
-            name = work if isinstance(work, str) else ApiKey(work).name.title().replace("_", "")
-            page.add(table.LONGEST_HOLD_BY_WORK, longest_ms / 1_000, name)
+        page.add_histogram(table.OWN_LOOP_HOLDS, holds.own_ms, per_unit=1_000)
+        for family, by_work in (
+            (table.LONGEST_HOLD_BY_WORK, holds.longest_by_work),
+            (table.LONGEST_OWN_HOLD_BY_WORK, holds.longest_own_by_work),
+        ):
+            for work, longest_ms in by_work.items():
+                name = work if isinstance(work, str) else ApiKey(work).name.title().replace("_", "")
+                page.add(family, longest_ms / 1_000, name)
         if broker.faults.registry is not None:
             for fault in broker.faults.registry.describe():
                 page.add(table.FAULT_HITS, fault["hits"], fault["id"], fault["kind"])
@@ -410,15 +343,6 @@ def _add_topic(page: Page, counters: TopicCounters, *topic: str) -> None:
     page.add(table.FAILED_PRODUCE_REQUESTS, counters.failed_produces, *topic)
     page.add(table.FETCH_REQUESTS, counters.fetches, *topic)
     page.add(table.FAILED_FETCH_REQUESTS, counters.failed_fetches, *topic)
-
-
-def _by_fetches(counted: Weighted, zeros: int) -> Histogram:
-    """Return how many fetches found which lag, with so many more that found none."""
-    histogram = Histogram([counted.scale.bound(index) for index in range(counted.scale.bound_count)])
-    histogram.buckets = list(counted.fetches)
-    histogram.buckets[0] += zeros
-    histogram.total = counted.sum_by_fetches
-    return histogram
 
 
 def _requests(counts: dict[int, int]) -> dict[tuple[str, int], int]:

@@ -356,17 +356,25 @@ FOLLOWER_LAG_SECONDS: Final = _own(
     " never caught up.", ("topic", "partition", "follower"))
 FETCHED_BYTES: Final = _own(
     "syncline_fetch_read_bytes_total", COUNTER, "bytes",
-    "Read from logs for fetches: from memory, or by threads that may wait for the disk, which also do large reads.",
+    "Read from logs for fetches: found in memory, or waited for from the disk.",
     ("source",))
 LOOP_HOLDS: Final = _own(
     "syncline_event_loop_hold_seconds", HISTOGRAM, "s",
-    "How long single callbacks (requests, answers of other brokers, slices of long requests, periodic work) kept"
-    " everything else waiting.")
+    "How long single callbacks (requests, answers of other brokers, slices of long requests, periodic work,"
+    " turns of tasks such as scrapes) kept everything else waiting.")
 LONGEST_LOOP_HOLD: Final = _own(
     "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
 LONGEST_HOLD_BY_WORK: Final = _own(
     "syncline_event_loop_longest_hold_by_work_seconds", GAUGE, "s",
-    "The longest of each kind of work, where it exceeds 10 ms: requests by API, other work by name.", ("work",))
+    "The longest of each kind of work, where it exceeds 10 ms: requests by API, tasks by their function, other work by"
+    " name.", ("work",))
+OWN_LOOP_HOLDS: Final = _own(
+    "syncline_event_loop_own_hold_seconds", HISTOGRAM, "s",
+    "Of the holds that exceed 10 ms: for how long the broker has worked meanwhile. The rest is waiting for a processor"
+    " that others had, or for the disk.")
+LONGEST_OWN_HOLD_BY_WORK: Final = _own(
+    "syncline_event_loop_longest_own_hold_by_work_seconds", GAUGE, "s",
+    "The longest of these of each kind of work, where it exceeds 10 ms.", ("work",))
 ASIDE_LOGS: Final = _own(
     "syncline_aside_logs", GAUGE, "logs",
     "Damaged logs that were set aside: new copies are replacing them, or lack records that they hold.")

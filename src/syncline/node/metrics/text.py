@@ -5,12 +5,17 @@ are collected by name and written at the end. No library is used, because a samp
 must cost only a fraction of a microsecond: there are ten for each partition.
 """
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from syncline.node.counters import Histogram
-from syncline.node.metrics.table import FAMILIES, Family
+from syncline.node.metrics.families import FAMILIES
+from syncline.node.metrics.table import Family
 
+SECTION_CHARS: Final = 500_000
+# Of sections that are written in one turn of the loop.
+BYTES_PER_SLICE: Final = 200_000
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _MEANING_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 
@@ -33,8 +38,9 @@ def labels_text(names: Sequence[str], values: Sequence[object]) -> str:
 class Page:
     """The samples of one scrape. `lowercase` spells labels of several words as `lowercaseOutputLabelNames` does."""
 
-    def __init__(self, *, lowercase: bool = True) -> None:
-        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+    def __init__(self, families: Iterable[Family] = FAMILIES, *, lowercase: bool = True) -> None:
+        self._families = tuple(families)
+        self._lines: dict[str, list[str]] = {family.name: [] for family in self._families}
         self._lowercase = lowercase
 
     def lines(self, family: Family) -> list[str]:
@@ -65,8 +71,32 @@ class Page:
         lines.append(f"{family.name}_sum {total}\n{family.name}_count {count}\n")
 
     def sections(self) -> Iterator[bytes]:
-        """Yield the page one metric at a time, without metrics that have no samples."""
-        for family in FAMILIES:
-            lines = self._lines[family.name]
-            if lines:
-                yield (header(family) + "".join(lines)).encode()
+        """Yield the page, one metric after the other, without metrics that have no samples.
+
+        A metric with very many samples comes in parts, each of which takes a millisecond or less.
+        """
+        for family in self._families:
+            if not self._lines[family.name]:
+                continue
+            part = [header(family)]
+            size = 0
+            for line in self._lines[family.name]:
+                part.append(line)
+                size += len(line)
+                if size >= SECTION_CHARS:
+                    yield "".join(part).encode()
+                    part, size = [], 0
+            yield "".join(part).encode()
+
+
+async def collected(page: Page) -> Sequence[bytes]:
+    """Return the sections of a page; the loop is freed between some of them."""
+    sections: list[bytes] = []
+    unpaid_bytes = 0
+    for section in page.sections():
+        sections.append(section)
+        unpaid_bytes += len(section)
+        if unpaid_bytes > BYTES_PER_SLICE:
+            unpaid_bytes = 0
+            await asyncio.sleep(0)
+    return sections

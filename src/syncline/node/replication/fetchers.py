@@ -64,15 +64,17 @@ class Fetchers:
         if not self._surroundings.throttle.is_active:
             self._to_look_at.clear()
         some = list(islice(self._to_look_at, LOOKED_AT_ONCE))
-        topics = self._surroundings.cluster.image.topics
         for key in some:
             del self._to_look_at[key]
+        # Before the work: others are looked at though one fails.
+        if self._to_look_at:
+            self._surroundings.loop.call_soon(self._go_on)
+        topics = self._surroundings.cluster.image.topics
+        for key in some:
             topic = topics.get(key.topic)
             if topic is not None:
                 for fetcher in self.by_leader.values():
                     fetcher.look_at((topic.topic_id.bytes, key.partition))
-        if self._to_look_at:
-            self._surroundings.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         began_ms = self._surroundings.holds.now_ms()

@@ -146,12 +146,13 @@ class FollowedLogs:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
         partition.log.append_as_follower(row.records, row.append_times)
-        took_ms = clock.mono_ms() - began_ms
+        now_ms = clock.mono_ms()
+        took_ms = now_ms - began_ms
         if took_ms >= NOTABLE_MS:
             self._surroundings.observer.disk.wrote(partition.key, took_ms)
         record = partition.record
         is_moved = record is not None and self._surroundings.broker_id in record.adding
-        self._surroundings.counters.replicated_in(len(row.records), is_moved=is_moved)
+        self._surroundings.counters.replicated_in(len(row.records), now_ms, is_moved=is_moved)
         self.fetched_bytes += len(row.records)
         partition.watchers.log_end_moved()
 

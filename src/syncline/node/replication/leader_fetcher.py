@@ -13,7 +13,7 @@ Times in ms of the node's clock. Source: KIP-227, KIP-279, KIP-595.
 
 import asyncio
 import logging
-from typing import assert_never
+from typing import Final, assert_never
 
 from syncline.core.fetching.fetcher import Fetcher, FetchRequestPlan
 from syncline.core.replication.follower import (
@@ -31,9 +31,10 @@ from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Json
 from syncline.model.ids import LeaderEpoch, Offset
+from syncline.model.tables import shrink
 from syncline.node.partition import Partition
 from syncline.node.peer import PeerLost
-from syncline.node.replication.answered_rows import FEW_ROWS, ROWS_PER_SLICE, AnsweredRows
+from syncline.node.replication.answered_rows import FEW_ROWS, AnsweredRows, ParsedRows, RowsToRead
 from syncline.node.replication.followed_logs import FollowedLogs, resume_at_log_ends
 from syncline.node.replication.leader_connection import LeaderConnection
 from syncline.node.replication.leader_questions import (
@@ -55,9 +56,18 @@ from syncline.wire.api import ApiKey
 from syncline.wire.codec import encode_request
 from syncline.wire.errors import DecodeError
 from syncline.wire.fetch import encode_fetch_request
-from syncline.wire.fetch_response import FetchedPartition, has_long_topic, parse_fetch_response
+from syncline.wire.fetch_response import (
+    FetchedPartition,
+    FetchedRows,
+    FetchResponse,
+    has_more_rows,
+    parse_fetch_response,
+)
 
 log = logging.getLogger("syncline.node")
+
+# An answer of at most so many bytes is read before its first row is processed.
+SHORT_BYTES: Final = 1_024
 
 
 class LeaderFetcher:
@@ -152,6 +162,7 @@ class LeaderFetcher:
         if self.throttled is not None:
             self.throttled.leave(key)
         if self._partitions.pop(key, None) is not None:
+            shrink(self._partitions)
             self._fetcher.remove(key)
 
     def throttle_changed(self) -> None:
@@ -252,23 +263,25 @@ class LeaderFetcher:
         self.connection.send(ApiKey.FETCH, FETCH_VERSION, parts, self._fetched, now_ms)
 
     def _fetched(self, frame: memoryview, position: int) -> None:
-        is_long = has_long_topic(frame, FETCH_VERSION, position, ROWS_PER_SLICE)
-        if is_long:
-            # Its rows outlast this callback. One copy of all records takes far less time than one of each.
-            frame, position = memoryview(bytes(frame[position:])), 0
+        response: FetchResponse | FetchedRows
         try:
-            response = parse_fetch_response(frame, FETCH_VERSION, position)
+            if len(frame) > SHORT_BYTES and has_more_rows(frame, FETCH_VERSION, position, FEW_ROWS):
+                response = FetchedRows(frame, FETCH_VERSION, position)
+            else:
+                response = parse_fetch_response(frame, FETCH_VERSION, position)
         except DecodeError as error:
-            log.warning("malformed fetch answer of broker %s: %s", self.leader_id, error)
-            self.connection.drop()
+            _malformed(self.connection, error)
             return
         if response.error_code:
             self._fetcher.session_refused(ErrorCode(response.error_code))
         else:
             self._fetcher.answered(response.session_id)
+            if isinstance(response, FetchedRows):
+                self._answer.begin(RowsToRead(response))
+                return
             topics = response.topics
             if len(topics) > 1 or (topics and len(topics[0][1]) > FEW_ROWS):
-                self._answer.begin(topics, is_lent=not is_long)
+                self._answer.begin(ParsedRows(topics))
                 return
             # Most answers have few rows, or none.
             try:
@@ -283,7 +296,9 @@ class LeaderFetcher:
         self._surroundings.settle()
 
     def _processed(self, failure: Exception | None) -> None:
-        if failure is not None:
+        if isinstance(failure, DecodeError):
+            _malformed(self.connection, failure)
+        elif failure is not None:
             # Our bug. Without a next fetch, all partitions of this leader would stop silently: connect again.
             log.error("an answer of broker %s could not be processed", self.leader_id, exc_info=failure)
             for key in resume_at_log_ends(self._partitions):
@@ -409,6 +424,11 @@ class LeaderFetcher:
             effects = follower.leader_start_known(Offset(offset), log_end=log_end, now_ms=now_ms)
         self._perform(key, partition, effects)
         self.go()
+
+
+def _malformed(connection: LeaderConnection, error: DecodeError) -> None:
+    log.warning("malformed fetch answer of broker %s: %s", connection.leader_id, error)
+    connection.drop()
 
 
 def _key(partition: Partition) -> Key:

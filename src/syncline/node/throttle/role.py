@@ -262,9 +262,9 @@ class RoleThrottle:
         state.set_limit(bytes_per_s, self._clock.mono_ms())
         return True
 
-    def changed(self) -> None:
-        """Use what was changed; then `wake`."""
-        self.is_active = bool(self._lists) or bool(self._moving)
+    def changed(self, *, is_in_force: bool = True) -> None:
+        """Use what was changed; then `wake`. Until it is in force for all partitions, the throttle stays on."""
+        self.is_active = bool(self._lists) or bool(self._moving) or not is_in_force
 
     def wake(self) -> None:
         """Wake all that waits: its quota may be another one now."""

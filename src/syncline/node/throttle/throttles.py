@@ -5,8 +5,9 @@ effect, as in Kafka. Lists belong to topics. All of it applies at the next check
 before the first fetch of a broker that starts: `apply` runs before roles are assigned.
 
 Cost is proportional to the partitions that are throttled by other lists or moves than before; another rate in place of
-one concerns none of them. A move that gets its first rate, or loses it, may have ten thousand partitions: these are
-looked at in slices, so that the last of them follow some milliseconds later.
+one concerns none of them. A list, or a move that gets its first rate or loses it, may concern ten thousand partitions:
+these are looked at, and those that fetch them are told, in slices, so that the last of them follow some milliseconds
+later. Until then they are throttled as before.
 
 Units: bytes per second. Source: KIP-73; KAFKA-10190 (without an own value, the default of all brokers applies again).
 """
@@ -26,6 +27,7 @@ from syncline.model.metadata import MetadataImage, ResourceType
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.throttle.journal import ThrottleJournal
 from syncline.node.throttle.moves import KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle
@@ -34,6 +36,8 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 # Partitions of moves of one callback.
 _LOOKED_AT_ONCE: Final = 500
+# Partitions of which one callback tells those who fetch them. What was held back of them is looked at again.
+_TOLD_AT_ONCE: Final = 250
 _LISTS: Final = frozenset({LEADER_THROTTLED, FOLLOWER_THROTTLED})
 
 
@@ -78,6 +82,7 @@ class ReplicationThrottles:
         broker_id: BrokerId,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        holds: LoopHolds,
         config: BrokerConfig,
         moves: KnowsMoves,
         note: Callable[[Throttle], None],
@@ -90,7 +95,11 @@ class ReplicationThrottles:
         # Those whose move has got its first rate, or has lost it.
         self._to_look_at: dict[TopicPartition, None] = {}
         self._look_handle: asyncio.Handle | None = None
+        # Those that are throttled otherwise than before, as long as not all who fetch them know.
+        self._to_tell: dict[TopicPartition, None] = {}
+        self._tell_handle: asyncio.Handle | None = None
         self._loop = loop
+        self._holds = holds
         window = config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1_000
         mode = ThrottleMode(config.replication_quota_mode)
         self.leader = RoleThrottle("leader", broker_id=broker_id, loop=loop, clock=clock, window=window, mode=mode)
@@ -98,10 +107,12 @@ class ReplicationThrottles:
         self.roles = (self.leader, self.follower)
         self._journal = ThrottleJournal(broker_id=broker_id, loop=loop, clock=clock, roles=self.roles, note=note)
         self._holders: tuple[HoldsBack, ...] = ()
+        self._go: Callable[[], None] = lambda: None
 
-    def connect(self, leader: HoldsBack, follower: HoldsBack) -> None:
-        """Tell these of changes, and ask them what is held back."""
+    def connect(self, leader: HoldsBack, follower: HoldsBack, go: Callable[[], None]) -> None:
+        """Tell these of changes, and ask them what is held back; `go` then fetches what is no longer."""
         self._holders = (leader, follower)
+        self._go = go
         self.leader.held = leader.held
         self.follower.held = follower.held
 
@@ -116,6 +127,10 @@ class ReplicationThrottles:
     def close(self) -> None:
         """Wake nobody more, and sample nothing."""
         self._to_look_at.clear()
+        self._to_tell.clear()
+        if self._tell_handle is not None:
+            self._tell_handle.cancel()
+            self._tell_handle = None
         self._journal.close()
         for role in self.roles:
             role.close()
@@ -126,13 +141,33 @@ class ReplicationThrottles:
             role.check_invariants()
 
     def _changed(self, keys: Collection[TopicPartition]) -> None:
+        """Tell those who fetch that these partitions are throttled otherwise: of some now, of others in later turns."""
+        self._to_tell.update(dict.fromkeys(keys))
+        self._tell_some()
+
+    def _tell_some(self) -> None:
+        some = list(islice(self._to_tell, _TOLD_AT_ONCE))
+        for key in some:
+            del self._to_tell[key]
+        # The next turn comes however this one ends: if it fails, only these partitions are not told of.
+        if self._to_tell and self._tell_handle is None:
+            self._tell_handle = self._loop.call_soon(self._tell_on)
         for role in self.roles:
-            role.changed()
+            role.changed(is_in_force=not self._to_tell)
         # What fetches remember of throttles is void; only then those who wait look again.
         for holder in self._holders:
-            holder.throttle_changed(keys)
+            holder.throttle_changed(some)
         for role in self.roles:
             role.wake()
+
+    def _tell_on(self) -> None:
+        self._tell_handle = None
+        if not self._to_tell:
+            return
+        began_ms = self._holds.now_ms()
+        self._tell_some()
+        self._go()
+        self._holds.ended(began_ms, "throttles")
 
     def _apply_configs(
         self, image: MetadataImage, delta: MetadataDelta, configs: ResolvesConfigs, keys: dict[TopicPartition, None]
@@ -208,10 +243,13 @@ class ReplicationThrottles:
             self._look_handle = self._loop.call_soon(self._look_on)
 
     def _look_on(self) -> None:
+        began_ms = self._holds.now_ms()
         keys: dict[TopicPartition, None] = {}
         self._look_at_some(keys)
         if keys:
             self._changed(keys)
+            self._go()
+        self._holds.ended(began_ms, "throttles")
 
     def _look_at(self, key: TopicPartition, keys: dict[TopicPartition, None]) -> None:
         """Find out whether a partition moves; note it in `keys` if that throttles it differently."""
