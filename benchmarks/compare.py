@@ -4,9 +4,10 @@
 
 First each side starts several times, in turns; `--rounds 0` measures nothing else. Then, in each round, both clusters
 run at the same time and are measured in turns: otherwise the machine's drift from minute to minute, or a lucky cluster,
-would outweigh the difference. What a side has written is on the disk before anything else is measured, as the kernel would
-otherwise write it out at the expense of the other side. The command prints the medians of both sides, and the median of the ratios of each pair
-of turns, this tree to the revision, with the interval that holds it in 95 of 100 resamplings.
+would outweigh the difference. What a side has written is on the disk before anything else is measured, as the kernel
+would otherwise write it out at the expense of the other side. The command prints the medians of both sides, and the
+median of the ratios of each pair of turns, this tree to the revision, with the interval that holds it in 95 of 100
+resamplings.
 """
 
 import argparse

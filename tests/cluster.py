@@ -79,10 +79,14 @@ class LocalCluster:
 
 
 def tracebacks_in(path: Path) -> list[str]:
-    """Return each traceback in a log, with the line before it, which says what failed."""
+    """Return each traceback in a log, with the line before it, which says what failed, and the error at its end."""
     lines = path.read_text(errors="replace").splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    return ["\n".join([path.name, *lines[max(index - 1, 0) : index + 40]]) for index in starts]
+    found = []
+    for start in starts:
+        ends = (index for index in range(start + 1, len(lines)) if not lines[index].startswith(" "))
+        found.append("\n".join([path.name, *lines[max(start - 1, 0) : next(ends, len(lines)) + 1]]))
+    return found
 
 
 def start_cluster(

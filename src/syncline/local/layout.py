@@ -20,6 +20,7 @@ from typing import IO, Final, Literal
 
 from syncline.local.control_secret import ensure_secret, read_secret
 from syncline.local.private_files import DIRECTORY_MODE, FILE_MODE, tighten, write_private
+from syncline.model.immutable import Immutable
 
 # How long brokers without a supervisor may take to hand over and stop.
 ORPHANS_STOP_S: Final = 10.0
@@ -33,8 +34,8 @@ class LocalClusterError(Exception):
     """A request to a local cluster failed; the message says why and what to do."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningCluster:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunningCluster(Immutable):
     """A cluster that is up: its processes and ports."""
 
     supervisor_pid: int

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
 from syncline.local.private_files import FILE_MODE, keep_files_private
+from syncline.model.immutable import Immutable
 
 if TYPE_CHECKING:
     from syncline.model.broker_config import BrokerConfig
@@ -49,8 +50,8 @@ FAILURE_BYTES_MAX = 4096
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterSpec:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClusterSpec(Immutable):
     """The cluster that `up` starts."""
 
     directory: Path

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
+from syncline.model.immutable import Immutable
+
 Value = bool | int | float | str | tuple[str, ...] | None
 V = TypeVar("V", bound=Value)
 
@@ -97,8 +99,8 @@ _SCALE_TO_MS: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
 _THROTTLED_FORM: Final = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDefinition:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConfigDefinition(Immutable):
     """One configuration: its name, type, default as text (None: no value) and rules."""
 
     name: str

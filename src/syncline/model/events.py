@@ -67,6 +67,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.immutable import Immutable
 from syncline.model.lag_events import FetchLagSample, GroupLagSample, GroupStatusChange
 from syncline.model.reasons import Reason, reason_of
 
@@ -80,8 +81,8 @@ class EventDecodeError(ValueError):
     """Bytes that are not a journal event: not JSON, without envelope, or a known type that lacks a required field."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChange:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class IsrChange(Immutable):
     """The ISR of a partition shrank or grew, or the controller refused the change; `rule` and `evidence` say why."""
 
     TYPE: ClassVar[str] = "isr_change"
@@ -100,8 +101,8 @@ class IsrChange:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Election(Immutable):
     """A partition got another leader, or none (`leader_after` -1); not `clean` means that records may be lost."""
 
     TYPE: ClassVar[str] = "election"
@@ -120,8 +121,8 @@ class Election:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Truncation(Immutable):
     """The writing broker cut its log back because the leader's history does not contain the rest."""
 
     TYPE: ClassVar[str] = "truncation"
@@ -138,8 +139,8 @@ class Truncation:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerProgress:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class FollowerProgress(Immutable):
     """How far one follower was behind the writing leader in the interval that ended at `ts_ms`."""
 
     TYPE: ClassVar[str] = "follower_progress"
@@ -163,8 +164,8 @@ class FollowerProgress:
     log_bytes: int = NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watermark:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Watermark(Immutable):
     """The writing leader's high watermark is stalled below waiting records, or advances again."""
 
     TYPE: ClassVar[str] = "watermark"
@@ -183,8 +184,8 @@ class Watermark:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Observation(Immutable):
     """The writing broker noticed something unusual about itself (`subject` is `broker`) or about another broker."""
 
     TYPE: ClassVar[str] = "observation"
@@ -201,8 +202,8 @@ class Observation:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reassignment:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Reassignment(Immutable):
     """The replicas of a partition are reassigned, to other ones than before, or no longer.
 
     `replicas` are those of after the event; at the end, `adding` and `removing` say what was in progress until then.
@@ -224,8 +225,8 @@ class Reassignment:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerState:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BrokerState(Immutable):
     """The controller's view of broker `subject` changed."""
 
     TYPE: ClassVar[str] = "broker_state"
@@ -238,8 +239,8 @@ class BrokerState:
     evidence: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Throttle(Immutable):
     """A quota of the writing broker begins to hold replicas back, still does, or did last some seconds ago."""
 
     TYPE: ClassVar[str] = "throttle"
@@ -260,8 +261,8 @@ class Throttle:
     taken: tuple[Mapping[str, Json], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Move(Immutable):
     """A move began, has another throttle or goal, or is over; its reassignments have events of their own."""
 
     TYPE: ClassVar[str] = "move"
@@ -278,8 +279,8 @@ class Move:
     reason: Reason = Reason.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgements:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Acknowledgements(Immutable):
     """How long the writing leader's clients waited for followers (acks=all), in the interval that ended at `ts_ms`."""
 
     TYPE: ClassVar[str] = "acknowledgements"
@@ -293,8 +294,8 @@ class Acknowledgements:
     max_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Fault(Immutable):
     """A fault that was injected on purpose: the truth that explanations are tested against."""
 
     TYPE: ClassVar[str] = "fault"
@@ -307,8 +308,8 @@ class Fault:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownEvent:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class UnknownEvent(Immutable):
     """An event of a type that only newer writers know; all fields beyond the envelope are in `rest`."""
 
     type: str

@@ -28,14 +28,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from syncline.model.ids import NONE, BrokerId
+from syncline.model.immutable import Immutable
 from syncline.model.lag import Fact
 
 # One entry of a list in an event, by the names above.
 Entry: TypeAlias = Mapping[str, "Fact | Mapping[str, Fact]"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLagSample:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class FetchLagSample(Immutable):
     """What consumers' fetches of one topic found in the interval that ended at `ts_ms`; "" stands for other topics."""
 
     TYPE: ClassVar[str] = "fetch_lag"
@@ -59,8 +60,8 @@ class FetchLagSample:
     """The bytes of answers that these two leave out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLagSample:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupLagSample(Immutable):
     """How far one group is behind: sums over its partitions, the longest waiting time, and its partitions."""
 
     TYPE: ClassVar[str] = "group_lag"
@@ -88,8 +89,8 @@ class GroupLagSample:
     rows: tuple[Entry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStatusChange:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupStatusChange(Immutable):
     """The status of a group is another one; `evidence` is about the partition that decides it."""
 
     TYPE: ClassVar[str] = "group_status_change"

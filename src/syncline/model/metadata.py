@@ -1,11 +1,11 @@
 """Cluster metadata: what the controller decided, as immutable records.
 
-The state of the cluster is a `MetadataImage`; the only way from one image to
-the next is a batch of `Change`s. The controller commits the batch, and every
-broker applies the same batch to its own image, so that equal versions are
-equal images. An image is never modified: `apply` copies what a batch touches
-(one topic's tuple of partitions, the dict that holds it) and shares the rest.
-This makes `metadata_delta.difference` cheap: a shared object has not changed.
+The state of the cluster is a `MetadataImage`; only a batch of `Change`s leads
+from one to the next. The controller commits the batch, and every broker applies
+it to its own image, so that equal versions are equal images. No image is ever
+modified: `apply` copies what a batch touches (one topic's tuple of partitions,
+the dict that holds it) and shares the rest. So `metadata_delta.difference` is
+cheap: a shared object has not changed.
 
 Units: `version` counts committed batches; it is Kafka's metadata offset.
 Invariants: versions are consecutive; the partitions of a topic are numbered
@@ -13,8 +13,7 @@ Invariants: versions are consecutive; the partitions of a topic are numbered
 Source: KIP-500 and KIP-631 (metadata as a log of records), KIP-966 (eligible
 leader replicas), KIP-455 (reassignments; moves are ours).
 
-Records are named tuples because there are many of them: 2,000 partitions are
-created, encoded and decoded in some 10 ms, and JSON writes a tuple as an array.
+Records are named tuples: 2,000 partitions take some 10 ms, and JSON writes arrays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, assert_never
 from uuid import UUID
 
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.immutable import Immutable
 from syncline.model.impairments import Fitness, Refusal
 
 _Key = TypeVar("_Key")
@@ -168,37 +168,37 @@ class Topic(NamedTuple):
     partitions: tuple[PartitionRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCreated:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClusterCreated(Immutable):
     """The first change: the cluster gets its id."""
 
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ControllerChanged(Immutable):
     """A broker took the controller lease; its term is `controller_epoch`."""
 
     broker_id: BrokerId
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BrokerChanged(Immutable):
     """A broker registered, was fenced or unfenced, or is leaving; the record is the whole new state."""
 
     record: BrokerRecord
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRemoved:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BrokerRemoved(Immutable):
     """A broker was unregistered."""
 
     broker_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopicCreated(Immutable):
     """A topic was created with these partitions."""
 
     name: str
@@ -206,45 +206,45 @@ class TopicCreated:
     partitions: tuple[PartitionRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PartitionsChanged(Immutable):
     """Partitions of one topic have these new states; numbers beyond the topic's last one are new partitions."""
 
     topic_id: UUID
     partitions: tuple[PartitionRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopicDeleted(Immutable):
     """A topic was deleted, with its partitions and configurations."""
 
     topic_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigsChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConfigsChanged(Immutable):
     """Configurations of one resource are set, or removed where the value is None."""
 
     resource: ConfigResource
     values: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsAllocated:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProducerIdsAllocated(Immutable):
     """Producer ids below `next_producer_id` are allocated to brokers."""
 
     next_producer_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoveChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MoveChanged(Immutable):
     """A move began, or its record is another one now."""
 
     record: MoveRecord
 
 
-@dataclass(frozen=True, slots=True)
-class MoveRemoved:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MoveRemoved(Immutable):
     """A move is over: it owns no reassignment any more."""
 
     move_id: str
@@ -265,8 +265,8 @@ Change = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MetadataImage(Immutable):
     """The state of the cluster as of one version.
 
     `move_sizes` counts the reassignments that each move owns; it follows from the partitions, and is not written.

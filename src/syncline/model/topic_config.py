@@ -44,6 +44,7 @@ from syncline.model.config_types import (
     setting,
     throttled_replicas,
 )
+from syncline.model.immutable import Immutable
 from syncline.model.kept_configs import INTERNAL_SEGMENT_BYTES, KEPT_TOPIC_CONFIGS
 
 FOLLOWER_THROTTLED: Final = "follower.replication.throttled.replicas"
@@ -56,8 +57,8 @@ def _setting(kind: ConfigType, default: V, documentation: str, *, check: Check |
     return setting(kind, default, CLUSTER_WIDE, documentation, check=check, synonyms=of_broker)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TopicConfig(Immutable):
     """The configuration of one topic's partitions. Without arguments: the defaults."""
 
     # fmt: off

@@ -23,6 +23,7 @@ from syncline.core.replication.truncation import TruncationMode
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId
+from syncline.model.immutable import Immutable
 from syncline.model.topic_config import TopicConfig
 from syncline.node.broker import Broker
 from syncline.node.channel.channel import Channel
@@ -65,8 +66,8 @@ class Listen(NamedTuple):
     listener: socket.socket | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSpec:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NodeSpec(Immutable):
     """The identity of a node, its listeners and its configuration."""
 
     broker_id: int

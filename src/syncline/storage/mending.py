@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import NONE, LeaderEpoch, Offset
+from syncline.model.immutable import Immutable
 from syncline.records.batch import HEADER_BYTES, BatchHeader, crc_matches, iterate
 from syncline.records.buffers import Buffer
 from syncline.records.errors import DecodeError
@@ -63,8 +64,8 @@ class Hole(NamedTuple):
         return f"offset {last}" if last == self.offset else f"offsets {self.offset} to {last}"
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Patch(Immutable):
     """A segment written anew, which has its own name only after `apply`."""
 
     directory: str

@@ -9,11 +9,13 @@ do not roll at the same instant anyway.
 from dataclasses import dataclass
 from typing import Final
 
+from syncline.model.immutable import Immutable
+
 UNLIMITED: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogSettings:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogSettings(Immutable):
     """Settings of one log, or of all logs of a topic."""
 
     segment_bytes: int = 1_073_741_824

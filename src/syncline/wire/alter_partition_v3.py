@@ -14,11 +14,13 @@ from kio.schema.types import BrokerId
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64
 
+from syncline.model.immutable import Immutable
+
 RELINQUISH_TAG = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PartitionData(Immutable):
     """What a leader requests for one partition."""
 
     __type__: ClassVar = EntityType.nested
@@ -34,8 +36,8 @@ class PartitionData:
     relinquish: bool = field(metadata={"kafka_type": "bool", "tag": RELINQUISH_TAG}, default=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicData:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TopicData(Immutable):
     """The partitions of one topic."""
 
     __type__: ClassVar = EntityType.nested
@@ -47,8 +49,8 @@ class TopicData:
     partitions: tuple[PartitionData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionRequest:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AlterPartitionRequest(Immutable):
     """A leader's request to the controller."""
 
     __type__: ClassVar = EntityType.request

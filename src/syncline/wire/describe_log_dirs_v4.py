@@ -14,9 +14,11 @@ from kio.schema.response_header.v1.header import ResponseHeader
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32Timedelta, i64
 
+from syncline.model.immutable import Immutable
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsResponse:
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class DescribeLogDirsResponse(Immutable):
     """The answer."""
 
     __type__: ClassVar = EntityType.response

@@ -14,9 +14,11 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
+from syncline.model.immutable import Immutable
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OngoingPartitionReassignment:
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OngoingPartitionReassignment(Immutable):
     """One partition that is reassigned."""
 
     __type__: ClassVar = EntityType.nested
@@ -32,8 +34,8 @@ class OngoingPartitionReassignment:
     move_id: str = field(metadata={"kafka_type": "string", "tag": 10_001}, default="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OngoingTopicReassignment:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OngoingTopicReassignment(Immutable):
     """The partitions of one topic."""
 
     __type__: ClassVar = EntityType.nested
@@ -45,8 +47,8 @@ class OngoingTopicReassignment:
     partitions: tuple[OngoingPartitionReassignment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Move(Immutable):
     """A move, with the fields of `model.metadata.MoveRecord`."""
 
     __type__: ClassVar = EntityType.nested
@@ -63,8 +65,8 @@ class Move:
     name: str = field(metadata={"kafka_type": "string"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ListPartitionReassignmentsResponse(Immutable):
     """The answer."""
 
     __type__: ClassVar = EntityType.response

@@ -17,11 +17,13 @@ from kio.schema.response_header.v1.header import ResponseHeader
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
+from syncline.model.immutable import Immutable
+
 THROTTLE_TAG = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AlterPartitionReassignmentsRequest(Immutable):
     """A request for other replicas."""
 
     __type__: ClassVar = EntityType.request
@@ -40,8 +42,8 @@ class AlterPartitionReassignmentsRequest:
     name: str = field(metadata={"kafka_type": "string", "tag": THROTTLE_TAG + 5}, default="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AlterPartitionReassignmentsResponse(Immutable):
     """The answer, with the id of the move if one was requested."""
 
     __type__: ClassVar = EntityType.response

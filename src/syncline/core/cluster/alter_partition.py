@@ -21,6 +21,7 @@ from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.immutable import Immutable
 from syncline.model.impairments import Fitness
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Recovery
 from syncline.model.reasons import Reason
@@ -38,8 +39,8 @@ class IsrRequest(NamedTuple):
     relinquish: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IsrResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IsrResult(Immutable):
     """The answer for one partition; `state` is the present state, unless the error hides it."""
 
     topic_id: UUID
@@ -48,8 +49,8 @@ class IsrResult:
     state: PartitionRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswer:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AlterPartitionAnswer(Immutable):
     """The answer to a request: an error for all of it, or one result per item, in the order of the request."""
 
     error: ErrorCode

@@ -22,6 +22,7 @@ from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerC
 from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId, named_broker
+from syncline.model.immutable import Immutable
 from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
 from syncline.model.reasons import Reason
@@ -62,8 +63,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChange:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyChange(Immutable):
     """One key of a resource; `operation` is any number that a client sent."""
 
     name: str
@@ -71,8 +72,8 @@ class KeyChange:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ResourceChange(Immutable):
     """The requested changes of one resource; `kind` is any number that a client sent."""
 
     kind: int
@@ -86,8 +87,8 @@ class ResourceChange:
         return self.kind, self.name if number is None else number
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ResourceResult(Immutable):
     """The result for one resource."""
 
     kind: int

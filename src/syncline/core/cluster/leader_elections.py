@@ -19,6 +19,7 @@ from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
+from syncline.model.immutable import Immutable
 from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsChanged, Topic
 from syncline.model.reasons import Reason
 
@@ -36,8 +37,8 @@ _TEXTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ElectionResult(Immutable):
     """The answer for one partition."""
 
     topic: str

@@ -32,6 +32,7 @@ from syncline.core.cluster.standing import acceptable_in, fitness_in
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE
+from syncline.model.immutable import Immutable
 from syncline.model.metadata import (
     Change,
     MetadataImage,
@@ -57,8 +58,8 @@ class Wanted(NamedTuple):
     replicas: Replicas | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ReassignmentResult(Immutable):
     """The answer for one partition."""
 
     topic: str

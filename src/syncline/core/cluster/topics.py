@@ -23,6 +23,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.immutable import Immutable
 from syncline.model.metadata import (
     NO_TOPIC_ID,
     Change,
@@ -74,8 +75,8 @@ class TopicReference(NamedTuple):
     topic_id: UUID = NO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MorePartitions(Immutable):
     """A topic to grow to `count` partitions; `assignments` are the replicas of the new ones, in order."""
 
     name: str

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 from syncline.core.groups.records import GroupRecord
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, Offset
+from syncline.model.immutable import Immutable
 
 Ticket: TypeAlias = int
 
@@ -49,8 +50,8 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupSettings(Immutable):
     """The broker configs that the rules of groups obey."""
 
     session_timeout_min_ms: int = 6_000
@@ -71,8 +72,8 @@ class GroupSettings:
 # Requests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class JoinRequest(Immutable):
     """JoinGroup. `member_id` "" asks for a new member."""
 
     member_id: str
@@ -87,8 +88,8 @@ class JoinRequest:
     can_skip_assignment: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncRequest:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SyncRequest(Immutable):
     """SyncGroup. Only the leader's `assignments` count; type and name are None below v5."""
 
     member_id: str
@@ -99,16 +100,16 @@ class SyncRequest:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberIdentity:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MemberIdentity(Immutable):
     """A member that leaves: by member id, or, with member id "", by instance."""
 
     member_id: str
     group_instance_id: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetToCommit:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OffsetToCommit(Immutable):
     """One partition of an OffsetCommit; `expire_timestamp_ms` is NONE unless v2-4 asked for a retention time."""
 
     topic: str
@@ -119,8 +120,8 @@ class OffsetToCommit:
     expire_timestamp_ms: int = NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CommitRequest(Immutable):
     """OffsetCommit, reduced to the partitions that exist."""
 
     member_id: str
@@ -133,8 +134,8 @@ class CommitRequest:
 # Replies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedMember:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class JoinedMember(Immutable):
     """A member, as the reply to the leader's Join lists it."""
 
     member_id: str
@@ -142,8 +143,8 @@ class JoinedMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class JoinReply(Immutable):
     """Answer to a Join; the defaults are those of an error."""
 
     error: ErrorCode
@@ -156,8 +157,8 @@ class JoinReply:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SyncReply(Immutable):
     """Answer to a Sync."""
 
     error: ErrorCode
@@ -166,37 +167,37 @@ class SyncReply:
     protocol_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HeartbeatReply(Immutable):
     """Answer to a Heartbeat."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LeaveReply(Immutable):
     """Answer to a Leave: one error for the whole, and one per member in the order of the request."""
 
     error: ErrorCode
     members: tuple[tuple[MemberIdentity, ErrorCode], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CommitReply(Immutable):
     """Answer to an OffsetCommit: the error of each (topic, partition)."""
 
     errors: Mapping[tuple[str, int], ErrorCode]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class DeleteReply(Immutable):
     """Answer to the deletion of one group."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetDeleteReply:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OffsetDeleteReply(Immutable):
     """Answer to an OffsetDelete: one error for the whole, or one per (topic, partition)."""
 
     error: ErrorCode
@@ -211,8 +212,8 @@ AnyReply: TypeAlias = (
 # Views, answered without waiting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberDescription:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MemberDescription(Immutable):
     """A member as DescribeGroups shows it."""
 
     member_id: str
@@ -223,8 +224,8 @@ class MemberDescription:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupDescription(Immutable):
     """A group as DescribeGroups and ListGroups show it."""
 
     group_id: str
@@ -234,8 +235,8 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStatistics:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupStatistics(Immutable):
     """A short view of a group, for status displays."""
 
     group_id: str
@@ -247,16 +248,16 @@ class GroupStatistics:
 # Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reply(Immutable):
     """Answer the request of `ticket`."""
 
     ticket: Ticket
     reply: AnyReply
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Persist(Immutable):
     """Append `records` to the log; report their fate with `GroupShard.persisted(write_id, ...)`, in log order."""
 
     write_id: int

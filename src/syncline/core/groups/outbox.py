@@ -22,6 +22,7 @@ from syncline.core.groups.messages import AnyReply, Effect, GroupSettings, Insta
 from syncline.core.groups.records import GroupRecord
 from syncline.core.groups.timers import Timers
 from syncline.model.errors import ErrorCode
+from syncline.model.immutable import Immutable
 
 
 class TimerKind(IntEnum):
@@ -41,8 +42,8 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Write(Immutable):
     applied: Callable[[], None]
     answered: Callable[[ErrorCode], None]
     settled: Callable[[], None]

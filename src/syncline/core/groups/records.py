@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.model.ids import NONE, Offset
+from syncline.model.immutable import Immutable
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
@@ -43,8 +44,8 @@ class GroupRecord(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OffsetKey(Immutable):
     """Names the committed offset of a group in a partition."""
 
     group_id: str
@@ -52,15 +53,15 @@ class OffsetKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupKey(Immutable):
     """Names the metadata of a group."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CommittedOffset(Immutable):
     """A committed offset; `expire_timestamp_ms` NONE means that the broker's retention decides."""
 
     offset: Offset
@@ -70,8 +71,8 @@ class CommittedOffset:
     expire_timestamp_ms: int = NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMember:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class StoredMember(Immutable):
     """The stored form of a member: it keeps only the metadata for the chosen protocol."""
 
     member_id: str
@@ -84,8 +85,8 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredGroup:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class StoredGroup(Immutable):
     """A group at the end of a rebalance: the state from which a new coordinator starts."""
 
     protocol_type: str

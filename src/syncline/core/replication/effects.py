@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from syncline.core.replication.evidence import Evidence
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.immutable import Immutable
 
 _NO_LEADER_EPOCH: Final = LeaderEpoch(NONE)
 _NO_PARTITION_EPOCH: Final = PartitionEpoch(NONE)
@@ -80,8 +81,8 @@ class IsrAnswer(NamedTuple):
     isr: tuple[BrokerId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class HighWatermarkAdvanced:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HighWatermarkAdvanced(Immutable):
     """Everything below `high_watermark` is now committed: complete produces, wake consumers."""
 
     high_watermark: Offset
@@ -90,8 +91,8 @@ class HighWatermarkAdvanced:
         return f"HighWatermarkAdvanced({self.high_watermark})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IsrCommitted:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IsrCommitted(Immutable):
     """The committed ISR is now `after`; answer waiting produces, count the meter of `kind`."""
 
     before: tuple[BrokerId, ...]
@@ -107,8 +108,8 @@ class IsrCommitted:
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IsrRefused:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IsrRefused(Immutable):
     """The controller did not accept a proposal; counts as a failed ISR update."""
 
     proposal: ProposeIsr
@@ -120,8 +121,8 @@ class IsrRefused:
         return f"IsrRefused({self.proposal.kind.value} {self.error.name}, {self.outcome.value})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WatermarkHeld:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WatermarkHeld(Immutable):
     """Records wait above a watermark that has not moved since `since_ms`; reported once per cause."""
 
     high_watermark: Offset
@@ -133,8 +134,8 @@ class WatermarkHeld:
         return f"WatermarkHeld({self.high_watermark} of {self.log_end} since {self.since_ms} by {self.evidence.rule})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WatermarkResumed:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WatermarkResumed(Immutable):
     """A watermark that was reported as held has moved on."""
 
     high_watermark: Offset
@@ -152,8 +153,8 @@ class ProtectionPhase(Enum):
     CAP_EXCEEDED = "cap-exceeded"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ProtectionChanged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProtectionChanged(Immutable):
     """A tick begins or ceases to spare a member that the lag rule gives up. `since_ms`: when sparing began."""
 
     broker_id: BrokerId
@@ -175,8 +176,8 @@ class SkipReason(Enum):
     BACKOFF = "backoff"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RelinquishSkipped:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RelinquishSkipped(Immutable):
     """A slow leader keeps the partition for `reason`; reported once per request and reason."""
 
     reason: SkipReason

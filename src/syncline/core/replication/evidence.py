@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
+from syncline.model.immutable import Immutable
 
 Scalar = int | str | bool | None
 
@@ -40,8 +41,8 @@ class FollowerView(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evidence(Immutable):
     """The rule that decided, the numbers it compared, and the followers as they stood."""
 
     rule: str

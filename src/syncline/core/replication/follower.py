@@ -29,6 +29,7 @@ from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
 from syncline.core.replication.truncation import Truncation, TruncationMode
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
+from syncline.model.immutable import Immutable
 
 UNKNOWN_LAG: Final = -1
 _READY_AT_ONCE: Final = -(1 << 62)
@@ -68,8 +69,8 @@ class EpochQuestion(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TruncateLog:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TruncateLog(Immutable):
     """Cut the log at `offset`, then report with `truncated`."""
 
     offset: Offset
@@ -79,8 +80,8 @@ class TruncateLog:
         return f"TruncateLog({self.offset} by {self.evidence.rule})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RestartLog:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RestartLog(Immutable):
     """Drop the whole log and continue, empty, at `start_offset`; then report with `truncated`."""
 
     start_offset: Offset
@@ -90,23 +91,23 @@ class RestartLog:
         return f"RestartLog({self.start_offset} by {self.evidence.rule})"
 
 
-@dataclass(frozen=True, slots=True)
-class AskLeaderEnd:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AskLeaderEnd(Immutable):
     """Ask the leader for its log end (ListOffsets LATEST), then report with `leader_end_known`."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskLeaderStart:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AskLeaderStart(Immutable):
     """Ask the leader for its log start (ListOffsets EARLIEST), then report with `leader_start_known`."""
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitMetadata:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AwaitMetadata(Immutable):
     """The leader knows a newer epoch: fetch nothing until metadata brings it here, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFailed:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FollowerFailed(Immutable):
     """The follower fetches nothing until a newer leader epoch arrives."""
 
     reason: str

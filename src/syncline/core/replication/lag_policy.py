@@ -22,6 +22,7 @@ from typing import Protocol
 from syncline.core.replication.evidence import Scalar
 from syncline.core.replication.follower_state import NEVER_MS, FollowerState
 from syncline.model.ids import Offset
+from syncline.model.immutable import Immutable
 
 
 class LagPolicy(Protocol):
@@ -64,8 +65,8 @@ class LagPolicy(Protocol):
         """Return what the verdict compares, for the evidence."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLag:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TimeLag(Immutable):
     """Kafka's rule since 0.10.2: out of sync when behind *and* not caught up for longer than the window."""
 
     replica_lag_time_max_ms: int
@@ -133,8 +134,8 @@ class TimeLag:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageLag:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MessageLag(Immutable):
     """Rule of Kafka 0.8.2: out of sync when too many records behind, or silent for too long.
 
     Kept for comparison. It evicts every follower on one large burst, and none on a quiet topic.
@@ -197,8 +198,8 @@ class MessageLag:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LagBegin:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LagBegin(Immutable):
     """KIP-16's rule to the letter: out of sync after lagging, or being silent, for longer than the window.
 
     Kept for comparison. A follower whose every fetch finds newer data lags "since the first of them".

@@ -43,10 +43,11 @@ from syncline.core.replication.tick_index import TickIndex
 from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from syncline.model.immutable import Immutable
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PartitionSettings(Immutable):
     """The configuration behind a leader's decisions; partitions of a topic share it, a change replaces it as a whole.
 
     Without the gate the watermark advances below `min.insync.replicas`, as Kafka's did before 3.7. Without

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from syncline.model.immutable import Immutable
+
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
@@ -25,8 +27,8 @@ HISTOGRAM: Final = "histogram"
 PARTITION_LABELS: Final = ("topic", "partition")
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Family(Immutable):
     """One metric: all samples of a name. `bean` is Kafka's MBean, "" for what Kafka does not have."""
 
     name: str
