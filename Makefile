@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-lag-scrape bench-many-moves bench-spark
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-lag-scrape bench-many-moves bench-crowds bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,6 +55,9 @@ bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 
 
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
+
+bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections and 1,000 consumers, into docs/performance.md (4 minutes)
+	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
 
 bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector and write the table (needs Java and Maven; about 5 minutes)
 	$(BIN)/python -m benchmarks.spark_read --write $(ARGS)

@@ -107,7 +107,7 @@ class Cluster:
 
     def holds(self) -> list[Holds]:
         """Return what each broker's metrics say, and for how long it waited."""
-        return [_holds_of(url, pid) for url, pid in self._places]
+        return [holds_of(url, pid) for url, pid in self._places]
 
     def fill(self) -> None:
         """Create the topic on the first two brokers, and append to each partition."""
@@ -172,7 +172,8 @@ class Cluster:
                 time.sleep(0.2)
 
 
-def _holds_of(url: str, pid: int) -> Holds:
+def holds_of(url: str, pid: int) -> Holds:
+    """Return what the metrics of one broker say, and for how long it waited."""
     wall: dict[float, int] = {}
     own: dict[float, int] = {}
     own_by_work: dict[str, float] = {}
