@@ -44,7 +44,7 @@ PATIENCE_S: Final = 60.0
 NEAR: Final = 0.03
 FLOOR_BYTES_PER_S: Final = 50_000
 CEILING_BYTES_PER_S: Final = 1 << 50
-SLOW_START_BYTES_PER_S: Final = 1_000_000
+SLOW_START_BYTES_PER_S: Final = 250_000
 _RESUME: Final = "`syncline reassign resume` adapts its rate again."
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from syncline.model.ids import TopicPartition
+from syncline.node.replication.throttled import SHARES_MAX
 from tests.node.throttle.quotas import (
     BATCH_BYTES,
     BROKER,
@@ -160,6 +161,36 @@ async def test_a_share_without_data_is_waited_for(world: World) -> None:
 
     assert log_end(world, 2) == log_end(world, 2, "t", 1) == 0
     assert world.fetcher(2, 1).fetch_count - before <= 15
+
+
+@pytest.mark.brokers(2)
+async def test_few_partitions_share_a_large_quota_at_once_and_all_arrive(world: World) -> None:
+    """A gigabyte is not shared among all in one callback; those that have to wait follow request by request."""
+    partitions = SHARES_MAX + 40
+    await restarted_behind(world, partitions * BATCH_BYTES, partitions=partitions, follower=1_000 * MB)
+    shared = []
+
+    def is_copied() -> bool:
+        throttled = world.fetcher(2, 1).throttled
+        shared.append(0 if throttled is None else throttled.shared_count)
+        return all(log_end(world, 2, "t", each) == 1 for each in range(partitions))
+
+    await world.until(is_copied)
+
+    assert max(shared) == SHARES_MAX
+
+
+@pytest.mark.brokers(2)
+async def test_partitions_without_data_keep_a_large_quota_from_others_for_milliseconds(world: World) -> None:
+    """Those that lack nothing are asked for first, as nobody knows that yet; a fetch waits half a second otherwise."""
+    partitions = 3 * SHARES_MAX
+    await restarted_behind(world, 0, partitions=partitions, follower=1_000 * MB)
+    fetcher = world.fetcher(2, 1)
+    await world.until(lambda: fetcher.fetch_count)
+    began_s = world.loop.time()
+    await world.until(lambda: fetcher.throttled is None or not fetcher.throttled.held_count)
+
+    assert world.loop.time() - began_s < 0.2
 
 
 @pytest.mark.brokers(2)

@@ -79,20 +79,20 @@ class Scraper:
     async def scrape(self) -> Sequence[bytes]:
         """Return the page, in pieces."""
         page = Page(lowercase=self._broker.config.metrics_label_names == "lowercase")
+        detail = self._broker.config.lag_metrics_detail
         await self._add_partitions(page)
         await self._add_topics(page)
         await self._add_controller(page)
-        self._add_fetchers(page)
-        self._add_waiting(page)
-        self._add_traffic(page)
+        # Each of these takes a millisecond or two of a broker that moves thousands of partitions.
+        for add in (self._add_fetchers, self._add_waiting, self._add_traffic):
+            await asyncio.sleep(0)
+            add(page)
         await asyncio.sleep(0)
-        detail = self._broker.config.lag_metrics_detail
         await self._fetch_samples.write(page, is_detailed=detail != "group")
         await self._add_groups(page, detail)
         self._add_clients(page)
         self._add_relinquishing(page)
-        await asyncio.sleep(0)
-        self._add_throttles(page)
+        await self._add_throttles(page)
         self._add_identity(page)
         await asyncio.sleep(0)
         return await collected(page)
@@ -264,13 +264,15 @@ class Scraper:
             page.add(table.LEADER_RELINQUISHES_SKIPPED, count, reason.value)
         page.add_histogram(table.FOLLOWER_FETCH_PROCESS_TIME, counters.fetch_process_ms)
 
-    def _add_throttles(self, page: Page) -> None:
-        broker = self._broker
-        throttles, now_ms = broker.throttles, broker.clock.mono_ms()
+    async def _add_throttles(self, page: Page) -> None:
+        throttles, clock = self._broker.throttles, self._broker.clock
+        now_ms = clock.mono_ms()
         page.add(table.LEADER_BYTE_RATE, throttles.leader.states[""].rate.rate(now_ms))
         page.add(table.FOLLOWER_BYTE_RATE, throttles.follower.states[""].rate.rate(now_ms))
         page.add(table.THROTTLE_STRICT, int(throttles.leader.mode is ThrottleMode.STRICT))
         for role in throttles.roles:
+            await asyncio.sleep(0)
+            now_ms = clock.mono_ms()
             role.look(now_ms)
             page.add(table.THROTTLED_PARTITIONS, sum(1 for held in role.held() for _ in held.replicas), role.role)
             for move_id, state in role.states.items():
@@ -278,6 +280,7 @@ class Scraper:
                     page.add(table.THROTTLE_LIMIT, state.limit_bytes_per_s, role.role, move_id)
                 page.add(table.THROTTLE_RATE, state.rate.rate(now_ms), role.role, move_id)
                 page.add(table.THROTTLE_TIME_RATIO, state.held.ratio(now_ms), role.role, move_id)
+        await asyncio.sleep(0)
 
     def _add_clients(self, page: Page) -> None:
         server = self._broker.dispatcher

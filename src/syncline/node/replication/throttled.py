@@ -14,9 +14,9 @@ Units: bytes; times in ms of the node's clock.
 Source: KIP-73 (throttling by leaving out); KAFKA-4313; Kafka's AbstractFetcherThread.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import Protocol
+from typing import Final, Protocol
 
 from syncline.core.fetching.fetcher import Fetcher
 from syncline.core.replication.follower import UNKNOWN_LAG
@@ -29,6 +29,12 @@ from syncline.node.partition import Partition
 from syncline.node.replication.leader_questions import Key
 
 Quotas = tuple[Quota, ...]
+
+# So many partitions get a share of one request, at most: an answer has ten or so whose shares are used up, and to share
+# a gigabyte among two thousand held the loop for 20 ms.
+SHARES_MAX: Final = 100
+# So long a request waits for data while others could have its partitions' shares.
+CROWDED_WAIT_MS: Final = 10
 
 
 class Throttled(Protocol):
@@ -92,6 +98,12 @@ class _Queue:
     def is_empty(self) -> bool:
         return not self.keys
 
+    def put_last(self, some: Iterable[Key]) -> None:
+        """Let the others have their turns before these."""
+        for key in some:
+            del self.keys[key]
+            self.keys[key] = None
+
     def end_shares(self, now_ms: int, limit_bytes: int) -> None:
         """Return the reserved bytes to their quotas: the answer has come, or none is expected."""
         short = False
@@ -135,6 +147,11 @@ class ThrottledFetches:
     def held_count(self) -> int:
         """Return how many partitions the next request leaves out."""
         return self._fetcher.held_count
+
+    @property
+    def shared_count(self) -> int:
+        """Return how many partitions have a share of the present request."""
+        return sum(len(queue.shares) for queue in self._queues.values())
 
     def held(self) -> Iterator[HeldBack]:
         """Iterate over what is left out: by the quotas for which it waits."""
@@ -227,6 +244,9 @@ class ThrottledFetches:
             if left_bytes == UNLIMITED:
                 self._open(queue)
                 continue
+            if len(before) == SHARES_MAX:
+                # Some that were asked for and got nothing may never get anything: the others have their turn, too.
+                queue.put_last([key for key in before if self._fetcher.sent(key) is not None])
             self._share(queue, left_bytes, limit_bytes)
             for key in before:
                 if key not in queue.shares:
@@ -252,6 +272,8 @@ class ThrottledFetches:
             return None
         quotas = dict.fromkeys(quota for queue in holding for quota in queue.quotas)
         self._throttle.wait(self, quotas)
+        if any(len(queue.shares) == SHARES_MAX for queue in holding):
+            return now_ms + CROWDED_WAIT_MS
         times_ms = [self._turns[quota].again_ms(self, quota, now_ms) for quota in quotas]
         # A quota with something left is no reason to hurry: it was too little to share out.
         return min((at_ms for at_ms in times_ms if at_ms is not None and at_ms > now_ms), default=None)
@@ -265,7 +287,7 @@ class ThrottledFetches:
     def _share(self, queue: _Queue, left_bytes: int, limit_bytes: int) -> None:
         for key in queue.keys:
             share_bytes = partition_share(left_bytes, limit_bytes, is_first=not queue.shares)
-            if not share_bytes:
+            if not share_bytes or len(queue.shares) == SHARES_MAX:
                 break
             left_bytes -= share_bytes
             queue.shares[key] = share_bytes
@@ -295,5 +317,4 @@ class ThrottledFetches:
             for quota in queue.quotas:
                 if quota is not listed:
                     quota.record(size_bytes, now_ms)
-            del queue.keys[key]
-            queue.keys[key] = None
+            queue.put_last((key,))
