@@ -32,3 +32,16 @@ def test_divide_makes_at_least_about_as_many_pieces_as_wanted() -> None:
     pieces = divide([OffsetRange(large, 0, 900), OffsetRange(small, 0, 100)], partitions_min=10, records_max=None)
 
     assert [piece.place for piece in pieces] == [large] * 9 + [small]
+
+
+def test_divide_cuts_by_bytes_where_they_are_known() -> None:
+    """Ten times larger records make about ten times more pieces; without sizes, both are cut alike."""
+    small, large = TopicPartition("t", 0), TopicPartition("t", 1)
+    whole = [OffsetRange(small, 0, 1_000), OffsetRange(large, 0, 1_000)]
+
+    def pieces(sizes: dict[TopicPartition, float] | None) -> list[int]:
+        found = divide(whole, partitions_min=22, records_max=None, record_bytes=sizes)
+        return [sum(item.place == place for item in found) for place in (small, large)]
+
+    assert pieces({small: 100.0, large: 1_000.0}) == [2, 20]
+    assert pieces(None) == [11, 11]

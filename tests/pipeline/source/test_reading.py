@@ -139,3 +139,22 @@ def test_planning_matches_no_internal_topics(broker, bootstrap: str) -> None:
 
     assert OffsetRange(TopicPartition(topic, 0), 0, 1) in planned.ranges
     assert "__consumer_offsets" not in planned.ids
+
+
+def test_batch_is_weighed_by_the_bytes_of_its_partitions(broker, bootstrap: str) -> None:
+    """Guards: a partition of large records gets more tasks. Few records are not worth the question."""
+    topic = broker.topic(partitions=2)
+    broker.produce(topic, [(0, None, b"v" * 10, 1_600_000_000_000, ())] * 400)
+    broker.produce(topic, [(1, None, b"v" * 4_000, 1_600_000_000_000, ())] * 400)
+
+    def planned(**given: str) -> Batch:
+        options = SourceOptions.parse({"bootstrap": bootstrap, "subscribe": topic, **given}, streaming=False)
+        with Cluster(options.client) as cluster:
+            return whole_batch(cluster, options)
+
+    cut = planned(minPartitions="20")
+    counts = [sum(item.place.partition == number for item in cut.ranges) for number in (0, 1)]
+
+    assert counts[0] <= 2
+    assert counts[1] >= 18
+    assert planned().record_bytes == {}

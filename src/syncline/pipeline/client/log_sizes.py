@@ -3,6 +3,7 @@
 Units: bytes on disk, of record batches as producers compressed them.
 """
 
+import logging
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
@@ -12,6 +13,9 @@ from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.messages import Api, decoded, encoded
 from syncline.pipeline.client.refusals import RetriableError, is_fine, name_of
 from syncline.pipeline.client.settings import Address
+from syncline.pipeline.errors import BrokerError
+
+log = logging.getLogger(__name__)
 
 DESCRIBE_LOG_DIRS: Final = Api(35, 2, is_flexible=True)
 
@@ -19,20 +23,29 @@ DESCRIBE_LOG_DIRS: Final = Api(35, 2, is_flexible=True)
 def log_sizes(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return how many bytes each partition has at its leader; one that a leader does not tell is left out."""
     wanted = sorted(places)
+    return cluster.persist("ask for the sizes of partitions", lambda: _ask(cluster, wanted))
 
-    def ask() -> dict[TopicPartition, int]:
-        by_leader: dict[Address, list[TopicPartition]] = {}
-        for place in wanted:
-            by_leader.setdefault(cluster.leader(place), []).append(place)
-        found: dict[TopicPartition, int] = {}
-        for address, asked in by_leader.items():
-            code, sizes = answer(cluster.ask(address, DESCRIBE_LOG_DIRS, request(asked)))
-            if not is_fine(code, "sizes of partitions"):
-                raise RetriableError(f"sizes of partitions: {name_of(code)}")
-            found |= {place: sizes[place] for place in asked if place in sizes}
-        return found
 
-    return cluster.persist("ask for the sizes of partitions", ask)
+def log_sizes_if_told(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the same, from one attempt; nothing if that fails, or the user may not know."""
+    try:
+        return _ask(cluster, sorted(places))
+    except (OSError, RetriableError, BrokerError) as error:
+        log.info("partitions are weighed by their offsets: %s", error)
+        return {}
+
+
+def _ask(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    by_leader: dict[Address, list[TopicPartition]] = {}
+    for place in wanted:
+        by_leader.setdefault(cluster.leader(place), []).append(place)
+    found: dict[TopicPartition, int] = {}
+    for address, asked in by_leader.items():
+        code, sizes = answer(cluster.ask(address, DESCRIBE_LOG_DIRS, request(asked)))
+        if not is_fine(code, "sizes of partitions"):
+            raise RetriableError(f"sizes of partitions: {name_of(code)}")
+        found |= {place: sizes[place] for place in asked if place in sizes}
+    return found
 
 
 def request(places: Iterable[TopicPartition]) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.slots import Slots
-from syncline.pipeline.source.ranges import OffsetRange
+from syncline.pipeline.source.ranges import OffsetRange, weights
 
 # What one task reads: ranges of different partitions, those of one leader beside each other.
 Work: TypeAlias = tuple[OffsetRange, ...]
@@ -60,29 +60,22 @@ def gather(
         return ()
     led = leaders or {}
     row = sorted(ranges, key=lambda item: (led.get(item.place, -1), item.place, item.start))
-    weights = _weights(row, record_bytes or {})
-    groups = _cut_row(row, weights, min(tasks, len(row)))
+    weighed = weights(row, record_bytes or {})
+    groups = _cut_row(row, weighed, min(tasks, len(row)))
     if records_max is not None:
         groups = [part for group in groups for part in _at_most(group, records_max)]
-    weight_of = dict(zip(row, weights, strict=True))
+    weight_of = dict(zip(row, weighed, strict=True))
     groups.sort(key=lambda group: -sum(weight_of[item] for item in group))
     assert sum(map(len, groups)) == len(ranges), "a range was lost or doubled"
     return tuple(_merged(group) for group in groups)
 
 
-def _weights(row: Sequence[OffsetRange], record_bytes: Mapping[TopicPartition, float]) -> list[float]:
-    """Return what each range weighs; a partition of unknown size has records of the others' mean size."""
-    known = [record_bytes[item.place] for item in row if item.place in record_bytes]
-    usual = sum(known) / len(known) if known else 1.0
-    return [item.record_count * record_bytes.get(item.place, usual) for item in row]
-
-
-def _cut_row(row: Sequence[OffsetRange], weights: Sequence[float], count: int) -> list[list[OffsetRange]]:
+def _cut_row(row: Sequence[OffsetRange], weighed: Sequence[float], count: int) -> list[list[OffsetRange]]:
     """Return the row in `count` pieces, none of them empty: a range belongs where its middle lies."""
-    total = sum(weights) or 1.0
+    total = sum(weighed) or 1.0
     groups: list[list[OffsetRange]] = []
     before, last = 0.0, -1
-    for number, (item, weight) in enumerate(zip(row, weights, strict=True)):
+    for number, (item, weight) in enumerate(zip(row, weighed, strict=True)):
         piece = min(int((before + weight / 2) / total * count), count - 1)
         before += weight
         # As many pieces must still be begun as there may not be enough ranges for otherwise.

@@ -11,8 +11,10 @@ It runs in the driver's own process. A failure is a line in the log: a query doe
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -31,6 +33,8 @@ from syncline.pipeline.source.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
+_LOOK_BYTES: Final = 16_384
+
 
 class QueryLag(StreamingQueryListener):  # type: ignore[misc]  # Spark's class is untyped
     """Follows the source of one query; `lag` is that after its last batch, and `report` is called with it."""
@@ -46,7 +50,8 @@ class QueryLag(StreamingQueryListener):  # type: ignore[misc]  # Spark's class i
         self._options = SourceOptions.parse(options, streaming=True)
         self._query = query
         self._report = report
-        self._cluster = Cluster(self._options.client)
+        # A look at the next record of a partition needs no more than its batch.
+        self._cluster = Cluster(replace(self._options.client, fetch_bytes_max=_LOOK_BYTES))
         self.lag: tuple[PartitionLag, ...] = ()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -73,7 +78,7 @@ class QueryLag(StreamingQueryListener):  # type: ignore[misc]  # Spark's class i
         try:
             if self._options.commit_group is not None:
                 commit(self._cluster, self._options.commit_group, position.offsets)
-            self.lag = lag_of(self._cluster, position)
+            self.lag = lag_of(self._cluster, position, time.time_ns() // 1_000_000)
         except PipelineError as error:
             log.warning("the position of query %s was not reported: %s", self._query, error)
             return

@@ -34,6 +34,8 @@ _NAMES: Final = (
     "maxRecordsPerPartition",
     "slots",
     "includeHeaders",
+    "includeGaps",
+    "topicIds",
     "failOnDataLoss",
     "fetchBytes",
     "kafkaConsumer.pollTimeoutMs",
@@ -51,7 +53,7 @@ _STREAM_ONLY: Final = (
     "maxBytesPerTrigger",
     "commitOffsetsToGroup",
 )
-_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "topicIds")
 
 # What the source heeds of Kafka's configurations; all others are without effect.
 _EFFECTIVE: Final = frozenset(

@@ -16,13 +16,14 @@ from typing import Final, Literal
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.client.settings import ClientSettings
 from syncline.pipeline.errors import OptionError
-from syncline.pipeline.options.values import count, duration_ms, flag, refuse
+from syncline.pipeline.options.values import count, duration_ms, flag, json_object, refuse
 from syncline.pipeline.source import names
 from syncline.pipeline.source.places import EveryPartition, Place, check_places, place_of
 from syncline.pipeline.source.reaching import client_settings
 from syncline.pipeline.source.topics import Topics, topics_of
 
 _TRIGGER_DELAY_MS: Final = 15 * 60_000
+_IDS_EXAMPLE: Final = '{"flights": "u8VbQ0aLTq6yDYbRrGw4Bw"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,10 @@ class SourceOptions:
     records_per_partition_max: int | None
     slots: int | None
     include_headers: bool
+    include_gaps: bool
     fail_on_data_loss: bool
+    # By topic: read no other topic that has its name.
+    topic_ids: Mapping[str, str]
     commit_group: str | None
     ignored: tuple[str, ...]
 
@@ -64,6 +68,13 @@ class SourceOptions:
         starting = place_of(options, "starting", EveryPartition(LATEST if streaming else EARLIEST))
         ending = place_of(options, "ending", EveryPartition(LATEST))
         check_places(starting, ending, streaming=streaming)
+        include_gaps = flag(options, "includeGaps", default=False)
+        fail_on_data_loss = flag(options, "failOnDataLoss", default=not include_gaps)
+        if include_gaps and fail_on_data_loss:
+            raise OptionError(
+                "option includeGaps has rows for records that are gone, and with failOnDataLoss=true the query fails "
+                "instead: remove one of the two"
+            )
         strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
         if strategy not in {"error", "latest"}:
             refuse("startingOffsetsByTimestampStrategy", strategy, "write error or latest")
@@ -78,15 +89,19 @@ class SourceOptions:
             records_per_partition_max=count(options, "maxRecordsPerPartition"),
             slots=count(options, "slots"),
             include_headers=flag(options, "includeHeaders", default=False),
-            fail_on_data_loss=flag(options, "failOnDataLoss", default=True),
+            include_gaps=include_gaps,
+            fail_on_data_loss=fail_on_data_loss,
+            topic_ids=_topic_ids(options),
             commit_group=_commit_group(options),
             ignored=names.without_effect(options, streaming=streaming),
         )
 
 
-def includes_headers(given: Mapping[str, str]) -> bool:
-    """Return whether the default schema has the column `headers`; called before the query's kind is known."""
-    return flag(names.known(given), "includeHeaders", default=False)
+def optional_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that options add to the default schema; called before the query's kind is known."""
+    options = names.known(given)
+    added = {"headers": "includeHeaders", "gap": "includeGaps"}
+    return tuple(column for column, name in added.items() if flag(options, name, default=False))
 
 
 def _trigger(options: Mapping[str, str]) -> TriggerLimits:
@@ -102,6 +117,16 @@ def _trigger(options: Mapping[str, str]) -> TriggerLimits:
             f"{limits.offsets_max}: no batch could be both"
         )
     return limits
+
+
+def _topic_ids(options: Mapping[str, str]) -> Mapping[str, str]:
+    written = options.get("topicIds")
+    if written is None:
+        return {}
+    found = json_object("topicIds", written, _IDS_EXAMPLE)
+    if not all(isinstance(id_, str) and id_ for id_ in found.values()):
+        refuse("topicIds", written, f"write topics with their ids: {_IDS_EXAMPLE}")
+    return found
 
 
 def _commit_group(options: Mapping[str, str]) -> str | None:

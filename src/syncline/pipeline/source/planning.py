@@ -4,21 +4,25 @@ Units: offsets count records; ends are exclusive.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
+from syncline.pipeline.client.log_sizes import log_sizes_if_told
 from syncline.pipeline.client.metadata import Topic
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.errors import BrokerError, OptionError
-from syncline.pipeline.source.data_loss import report_loss
+from syncline.pipeline.source.data_loss import Gap, GapReason, report_loss
+from syncline.pipeline.source.lag import mean_record_bytes
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.places import EveryPartition, Place, Side
 from syncline.pipeline.source.ranges import OffsetRange, divide
 
 # Brokers that do not mark them as internal have them all the same.
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+# Fewer records are read by so few tasks that it is not worth asking how large they are.
+_WEIGHED_RECORDS_MIN: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,36 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The ranges of a batch, one per task, and the ids of the topics that they are of."""
+    """The ranges of a batch, the ids of the topics that they are of, and what is gone of what should be read.
+
+    `record_bytes` is the mean size of a record by partition, as far as it is known and matters.
+    """
 
     ranges: tuple[OffsetRange, ...]
     ids: Mapping[str, str]
+    gaps: tuple[Gap, ...] = ()
+    record_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a batch query starts and ends in each partition, and what of that is gone."""
+
+    ids: Mapping[str, str]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    gaps: tuple[Gap, ...]
 
 
 def whole_batch(cluster: Cluster, options: SourceOptions) -> Batch:
     """Return the ranges of a batch query."""
+    bounds = bounds_of(cluster, options)
+    sizes = _record_bytes(cluster, options, bounds)
+    return Batch(ranges_of(options, bounds.starts, bounds.ends, sizes), bounds.ids, bounds.gaps, sizes)
+
+
+def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
+    """Return where a batch query starts and ends."""
     present = all_present(cluster, options)
     starts = resolve(cluster, options, present.places, options.starting, "starting")
     ends = resolve(cluster, options, present.places, options.ending, "ending")
@@ -49,9 +75,41 @@ def whole_batch(cluster: Cluster, options: SourceOptions) -> Batch:
                 f"{place} would be read from offset {starts[place]} to {ends[place]}: "
                 "endingOffsets must not be below startingOffsets"
             )
-    starts = within_log(cluster, options, options.starting, starts, "starting")
-    ends = within_log(cluster, options, options.ending, ends, "ending")
-    return Batch(ranges_of(options, starts, ends), present.ids)
+    others = _other_topics(options, present)
+    gaps = [Gap(place, starts[place], ends[place], GapReason.TOPIC_GONE) for place in starts if place.topic in others]
+    starts = {place: offset for place, offset in starts.items() if place.topic not in others}
+    ends = {place: ends[place] for place in starts}
+    low = within_log(cluster, options, options.starting, starts, "starting")
+    high = within_log(cluster, options, options.ending, ends, "ending")
+    for place, wanted in starts.items():
+        if low[place] > wanted:
+            gaps.append(Gap(place, wanted, min(low[place], ends[place]), GapReason.EXPIRED))
+        if high[place] < ends[place]:
+            gaps.append(Gap(place, max(high[place], wanted), ends[place], GapReason.CUT))
+    return Bounds(present.ids, low, high, tuple(gap for gap in gaps if gap.end is None or gap.start < gap.end))
+
+
+def _other_topics(options: SourceOptions, present: Present) -> set[str]:
+    """Return the topics that are not those of the option `topicIds`; raise if `failOnDataLoss` is set."""
+    unknown = sorted(options.topic_ids.keys() - present.ids.keys())
+    if unknown:
+        raise OptionError(f"option topicIds names {', '.join(unknown)}, which the query does not read")
+    others = set()
+    for topic, wanted in sorted(options.topic_ids.items()):
+        # Brokers that tell no ids cannot tell the topics apart either.
+        found = present.ids[topic]
+        if found and found != wanted:
+            what = f"topic {topic} was deleted and created again: it has the id {found}, and topicIds says {wanted}"
+            report_loss(what, fail=options.fail_on_data_loss)
+            others.add(topic)
+    return others
+
+
+def _record_bytes(cluster: Cluster, options: SourceOptions, bounds: Bounds) -> Mapping[TopicPartition, float]:
+    """Return how large records are, where that may change which task reads what."""
+    read = {place: bounds.ends[place] - start for place, start in bounds.starts.items() if bounds.ends[place] > start}
+    is_large = options.partitions_min is not None or sum(read.values()) >= _WEIGHED_RECORDS_MIN
+    return mean_record_bytes(cluster, read, log_sizes_if_told) if is_large and len(read) > 1 else {}
 
 
 def present_now(cluster: Cluster, options: SourceOptions) -> Present:
@@ -125,7 +183,7 @@ def within_log(
     """
     if isinstance(wanted, EveryPartition) or wanted.by_time:
         return dict(offsets)
-    written = [place for place, value in wanted.values.items() if value >= 0]
+    written = [place for place in offsets if wanted.values[place] >= 0]
     # An ending offset is as far as this client may read; to start above an open transaction is no mistake.
     committed = None if side == "ending" else False
     lows = cluster.offsets(dict.fromkeys(written, EARLIEST)) if written else {}
@@ -144,11 +202,18 @@ def within_log(
 
 
 def ranges_of(
-    options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    options: SourceOptions,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    record_bytes: Mapping[TopicPartition, float] | None = None,
 ) -> tuple[OffsetRange, ...]:
-    """Return the ranges between two places of each partition, one per task."""
-    whole = [OffsetRange(place, starts[place], ends[place]) for place in sorted(ends)]
-    return divide(whole, partitions_min=options.partitions_min, records_max=options.records_per_partition_max)
+    """Return the ranges between two places of each partition."""
+    return divide(
+        [OffsetRange(place, starts[place], ends[place]) for place in sorted(ends)],
+        partitions_min=options.partitions_min,
+        records_max=options.records_per_partition_max,
+        record_bytes=record_bytes,
+    )
 
 
 def _why_below(options: SourceOptions, side: Side) -> str:

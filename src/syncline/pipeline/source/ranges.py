@@ -3,12 +3,12 @@
 A range is one task's work: the records of one partition from `start` below `end`. Ranges of one partition never
 overlap and together cover exactly the planned offsets, so each record becomes one row.
 
-Units: offsets count records; ends are exclusive.
+Units: offsets count records; ends are exclusive; weights are bytes where the mean size of records is known.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from syncline.model.ids import TopicPartition
@@ -28,12 +28,23 @@ class OffsetRange:
         return self.end - self.start
 
 
+def weights(ranges: Sequence[OffsetRange], record_bytes: Mapping[TopicPartition, float]) -> list[float]:
+    """Return what each range weighs; a partition of unknown size has records of the others' mean size."""
+    known = [record_bytes[item.place] for item in ranges if item.place in record_bytes]
+    usual = sum(known) / len(known) if known else 1.0
+    return [item.record_count * record_bytes.get(item.place, usual) for item in ranges]
+
+
 def divide(
-    ranges: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
+    ranges: Sequence[OffsetRange],
+    *,
+    partitions_min: int | None,
+    records_max: int | None,
+    record_bytes: Mapping[TopicPartition, float] | None = None,
 ) -> tuple[OffsetRange, ...]:
     """Return the ranges cut into at least about `partitions_min` pieces of at most `records_max` records.
 
-    Empty ranges vanish. Large ranges are cut in proportion to their size, so that pieces are about equally large.
+    Empty ranges vanish. Large ranges are cut in proportion to their weight, so that pieces are about equally large.
     """
     present = [item for item in ranges if item.record_count > 0]
     pieces = [
@@ -41,11 +52,14 @@ def divide(
         for item in present
         for piece in _cut(item, math.ceil(item.record_count / (records_max or item.record_count)))
     ]
-    total = sum(piece.record_count for piece in pieces)
+    weighed = weights(pieces, record_bytes or {})
+    total = sum(weighed)
     if partitions_min is None or len(pieces) >= partitions_min or total == 0:
         return tuple(pieces)
     return tuple(
-        part for piece in pieces for part in _cut(piece, max(1, round(partitions_min * piece.record_count / total)))
+        part
+        for piece, weight in zip(pieces, weighed, strict=True)
+        for part in _cut(piece, max(1, round(partitions_min * weight / total)))
     )
 
 

@@ -27,7 +27,7 @@ from syncline.pipeline.client.offsets import EARLIEST
 from syncline.pipeline.decoding.chunks import decode
 from syncline.pipeline.decoding.headers import Part
 from syncline.pipeline.errors import TopicGoneError
-from syncline.pipeline.source.data_loss import report_loss
+from syncline.pipeline.source.data_loss import Gap, GapReason, gap_rows, report_loss
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.ranges import OffsetRange
 
@@ -48,6 +48,8 @@ def read(
         for answer in task.answers():
             yield from _batches(answer, task.ends, schema)
         task.confirm()
+        if options.include_gaps and task.gaps:
+            yield gap_rows(task.gaps, schema)
 
 
 class _Task:
@@ -55,6 +57,9 @@ class _Task:
 
     def __init__(self, cluster: Cluster, options: SourceOptions, wanted: Sequence[OffsetRange]) -> None:
         self.ends = {item.place: item.end for item in wanted}
+        self.gaps: list[Gap] = []
+        # How far each partition was read.
+        self._reached = {item.place: item.start for item in wanted}
         self._options = options
         self._cluster = cluster
         # Connections of the task have questions on their way, so in between others are asked; none is open yet.
@@ -91,6 +96,7 @@ class _Task:
         place, end = arrived.place, self.ends.get(arrived.place)
         if end is None:
             return
+        self._reached[place] = arrived.next_offset
         if arrived.is_gone:
             self._go_on_after_loss(place, arrived.offset, end)
         elif not _waits(arrived):
@@ -100,7 +106,8 @@ class _Task:
             self._waiting_since_s[place] = time.monotonic()
             self._is_still_there(place)
         elif time.monotonic() - self._waiting_since_s[place] > self._options.client.patience_ms / 1000:
-            self._report(f"{place} ends at offset {arrived.offset}, before {end}, where it ended when planned")
+            what = f"{place} ends at offset {arrived.offset}, before {end}, where it ended when planned"
+            self._report(what, Gap(place, arrived.offset, end, GapReason.CUT))
             self._ahead.drop(place)
 
     def _is_still_there(self, place: TopicPartition) -> bool:
@@ -118,7 +125,10 @@ class _Task:
             return
         earliest = self._aside.offsets({place: EARLIEST})[place]
         going_on = min(earliest, end) if earliest > position else end
-        self._report(f"{place} no longer holds offsets {position} to {going_on - 1}")
+        what = f"{place} no longer holds offsets {position} to {going_on - 1}"
+        reason = GapReason.EXPIRED if earliest > position else GapReason.CUT
+        self._report(what, Gap(place, position, going_on, reason))
+        self._reached[place] = going_on
         self._ahead.move(place, Span(going_on, end))
 
     def _lose(self, error: TopicGoneError) -> None:
@@ -126,13 +136,15 @@ class _Task:
         lost = sorted(place for place in self.ends if place.topic in error.topics)
         assert lost, f"the task does not read {error.topics}"
         others = f", and {len(lost) - 1} more partitions to their ends" if lost[1:] else ""
-        self._report(f"{error}, before {lost[0]} was read to {self.ends[lost[0]]}{others}")
+        gaps = [Gap(each, self._reached[each], self.ends[each], GapReason.TOPIC_GONE) for each in lost]
+        self._report(f"{error}, before {lost[0]} was read to {self.ends[lost[0]]}{others}", *gaps)
         for place in lost:
             self._ahead.drop(place)
             del self.ends[place]
 
-    def _report(self, what: str) -> None:
+    def _report(self, what: str, *gaps: Gap) -> None:
         report_loss(what, fail=self._options.fail_on_data_loss)
+        self.gaps += [gap for gap in gaps if gap.end is None or gap.start < gap.end]
 
 
 def _waits(arrived: Arrived) -> bool:
@@ -161,5 +173,11 @@ def _batches(
     ]
     if not parts:
         return
-    for decoded in decode(answer[0].fetched.answer, parts, schema.names):
-        yield pa.RecordBatch.from_arrays(list(decoded.columns.values()), schema=schema)
+    # A record is no gap.
+    names = [name for name in schema.names if name != "gap"]
+    for decoded in decode(answer[0].fetched.answer, parts, names):
+        columns = [
+            decoded.columns[column.name] if column.name in decoded.columns else pa.nulls(decoded.row_count, column.type)
+            for column in schema
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -51,9 +51,10 @@ from syncline.pipeline.client.cluster import Cluster, Whereabouts
 from syncline.pipeline.errors import OptionError
 from syncline.pipeline.sink.spark import BatchSink, StreamSink, batch_sink, stream_sink
 from syncline.pipeline.slots import Slots, noted_slots
+from syncline.pipeline.source.data_loss import Gap, gap_rows
 from syncline.pipeline.source.gathering import gather, task_count
 from syncline.pipeline.source.offsets import StreamOffset
-from syncline.pipeline.source.options import SourceOptions, includes_headers
+from syncline.pipeline.source.options import SourceOptions, optional_columns
 from syncline.pipeline.source.planning import Batch, whole_batch
 from syncline.pipeline.source.ranges import OffsetRange
 from syncline.pipeline.source.reading import read
@@ -76,6 +77,7 @@ _TYPES: Final[Mapping[str, DataType]] = {
     "producerId": LongType(),
     "batchBytes": IntegerType(),
     "isTransactional": BooleanType(),
+    "gap": StructType([StructField("end", LongType()), StructField("reason", StringType())]),
 }
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _TYPES}
 _DEFAULT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -83,11 +85,15 @@ _DEFAULT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "time
 
 @dataclass
 class WorkPartition(InputPartition):  # type: ignore[misc]  # Spark's class is untyped
-    """One task's work: topics, partitions, first offsets and ends; where the leaders were, and the topics' ids."""
+    """One task's work: topics, partitions, first offsets and ends; where the leaders were, and the topics' ids.
+
+    `gaps` are those that planning found.
+    """
 
     ranges: tuple[tuple[str, int, int, int], ...]
     whereabouts: Whereabouts
     topic_ids: Mapping[str, str]
+    gaps: tuple[Gap, ...] = ()
 
 
 class SynclineSource(DataSource):  # type: ignore[misc]  # Spark's class is untyped
@@ -101,18 +107,18 @@ class SynclineSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     @plainly()
     def schema(self) -> StructType:
         """Return the columns of a query that names none: those of Spark's Kafka connector."""
-        names = (*_DEFAULT_COLUMNS, "headers") if includes_headers(self.options) else _DEFAULT_COLUMNS
+        names = (*_DEFAULT_COLUMNS, *optional_columns(self.options))
         return StructType([StructField(name, _TYPES[name]) for name in names])
 
     @plainly()
     def reader(self, schema: StructType) -> "BatchReader":
         """Return the reader of a batch query."""
-        return BatchReader(SourceOptions.parse(self.options, streaming=False), schema)
+        return BatchReader(_parsed(self.options, schema, streaming=False), schema)
 
     @plainly()
     def streamReader(self, schema: StructType) -> "StreamReader":
         """Return the reader of a streaming query."""
-        return StreamReader(SourceOptions.parse(self.options, streaming=True), schema)
+        return StreamReader(_parsed(self.options, schema, streaming=True), schema)
 
     @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
@@ -129,7 +135,6 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # Spark's class is u
     """Plans one batch query's ranges and reads them."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        _check_columns(schema)
         self._options = options
         self._schema = schema
 
@@ -151,7 +156,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     """Follows partitions through the life of a streaming query; `offsets` tells what its offsets are."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        _check_columns(schema)
         self._options = options
         self._schema = schema
 
@@ -228,8 +232,9 @@ def _inputs(
         tasks=task_count(batch.ranges, slots=slots, partitions_min=options.partitions_min),
         records_max=options.records_per_partition_max,
         leaders=leaders,
+        record_bytes=batch.record_bytes,
     )
-    return [
+    inputs = [
         WorkPartition(
             tuple((*item.place, item.start, item.end) for item in work),
             cluster.whereabouts(item.place for item in work),
@@ -237,6 +242,9 @@ def _inputs(
         )
         for work in works
     ]
+    if batch.gaps and options.include_gaps:
+        inputs.append(WorkPartition((), Whereabouts({}, {}), {}, batch.gaps))
+    return inputs
 
 
 def _rows(options: SourceOptions, schema: StructType, task: WorkPartition | InputPartition) -> Iterator[pa.RecordBatch]:
@@ -248,8 +256,27 @@ def _rows(options: SourceOptions, schema: StructType, task: WorkPartition | Inpu
     asked = to_arrow_schema(schema, timezone="UTC")
     ours = pa.schema([column.with_name(_BY_LOWER_NAME[column.name.lower()]) for column in asked])
     with plainly():
+        if task.gaps:
+            yield gap_rows(task.gaps, ours).rename_columns(asked.names)
+        if not wanted:
+            return
         for batch in read(replace(options, client=client), ours, wanted, task.whereabouts, task.topic_ids):
             yield batch if ours == asked else pa.RecordBatch.from_arrays(batch.columns, schema=asked)
+
+
+def _parsed(given: Mapping[str, str], schema: StructType, *, streaming: bool) -> SourceOptions:
+    """Return the options of a query; raise `OptionError` for one that is wrong, or does not suit its columns."""
+    options = SourceOptions.parse(given, streaming=streaming)
+    _check_columns(schema)
+    has_gaps = any(column.name.lower() == "gap" for column in schema.fields)
+    if has_gaps and not options.include_gaps:
+        raise OptionError("column gap needs the option includeGaps: set it to true")
+    if options.include_gaps and not has_gaps:
+        raise OptionError(
+            "option includeGaps needs the column gap, or its rows could not be told from records: "
+            "add gap struct<end: bigint, reason: string> to .schema(...)"
+        )
+    return options
 
 
 def _check_columns(schema: StructType) -> None:

@@ -18,7 +18,7 @@ from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.commits import commit
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.errors import PipelineError
-from syncline.pipeline.source.data_loss import report_loss
+from syncline.pipeline.source.data_loss import Gap, GapReason, report_loss
 from syncline.pipeline.source.following import (
     Course,
     Seen,
@@ -108,6 +108,11 @@ class Stream:
         ends = dict(goal.offsets)
         if end != self._planned:
             ends = self._still_there(goal)
+        gaps = [
+            Gap(place, offset, None, GapReason.TOPIC_CREATED_AGAIN)
+            for place, offset in sorted(read.offsets.items())
+            if read.is_other_topic(place.topic, goal.ids.get(place.topic, ""))
+        ]
         starts = {
             place: offset
             for place, offset in read.offsets.items()
@@ -117,7 +122,13 @@ class Stream:
         # A checkpoint of an earlier version does not say where partitions begin.
         unsaid = [place for place in ends if place not in starts]
         starts |= self.cluster.offsets(dict.fromkeys(unsaid, EARLIEST)) if unsaid else {}
-        return Batch(ranges_of(self.options, starts, ends), goal.ids)
+        for place, wanted in sorted(goal.offsets.items()):
+            start, there = starts.get(place, wanted), ends.get(place)
+            if start < wanted and there is None:
+                gaps.append(Gap(place, start, wanted, GapReason.TOPIC_GONE))
+            elif there is not None and max(there, start) < wanted:
+                gaps.append(Gap(place, max(there, start), wanted, GapReason.CUT))
+        return Batch(ranges_of(self.options, starts, ends), goal.ids, tuple(gaps))
 
     def commit(self, end: StreamOffset) -> None:
         """Commit what was read to the group of the option; a query does not fail if that fails."""
