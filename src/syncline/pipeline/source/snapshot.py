@@ -1,6 +1,6 @@
 """A snapshot: options with which any number of queries, sessions and later jobs read the same records.
 
-    from syncline.pipeline.source.snapshot import snapshot
+    from pyspark_syncline import snapshot
 
     fixed = snapshot({"bootstrap": "localhost:9092", "subscribe": "flights,airports"})
     spark.read.format("syncline").options(**fixed).load()

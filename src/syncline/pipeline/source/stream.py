@@ -123,11 +123,11 @@ class Stream:
         unsaid = [place for place in ends if place not in starts]
         starts |= self.cluster.offsets(dict.fromkeys(unsaid, EARLIEST)) if unsaid else {}
         for place, wanted in sorted(goal.offsets.items()):
-            start, there = starts.get(place, wanted), ends.get(place)
-            if start < wanted and there is None:
-                gaps.append(Gap(place, start, wanted, GapReason.TOPIC_GONE))
-            elif there is not None and max(there, start) < wanted:
-                gaps.append(Gap(place, max(there, start), wanted, GapReason.CUT))
+            first, there = starts.get(place, wanted), ends.get(place)
+            if first < wanted and there is None:
+                gaps.append(Gap(place, first, wanted, GapReason.TOPIC_GONE))
+            elif there is not None and max(there, first) < wanted:
+                gaps.append(Gap(place, max(there, first), wanted, GapReason.CUT))
         return Batch(ranges_of(self.options, starts, ends), goal.ids, tuple(gaps))
 
     def commit(self, end: StreamOffset) -> None:
