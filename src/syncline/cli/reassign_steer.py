@@ -37,6 +37,9 @@ PERIOD_S: Final = 1.0
 # A move with a short deadline is looked at so many times nevertheless, and near its end more often.
 LOOKS: Final = 20
 PERIOD_S_MIN: Final = 0.1
+# What clients feel is counted every second, and the cluster is looked at less often: a look is felt as well. In
+# between, what it has shown is taken to last.
+LOOK_PERIOD_S: Final = 5.0
 WARM_S: Final = 1.0
 BASELINE_S: Final = 10.0
 PATIENCE_S: Final = 60.0
@@ -122,10 +125,12 @@ class Steering:
         keys = [target.key for target in targets]
         period_s = self._period_s
         begun_s = silent_s = time.monotonic()
+        state: ClusterState | None = None
         try:
             while True:
                 try:
-                    state = self._look(topics)
+                    if state is None or self._is_look_due(state.at_ms):
+                        state = self._look(topics)
                     running = [key for key in keys if key in state.running and state.move_of.get(key, "") == move_id]
                     if not running:
                         return self._ended(targets, time.monotonic() - begun_s)
@@ -154,6 +159,14 @@ class Steering:
         if self._goal.deadline_ms == NONE:
             return PERIOD_S
         return min(max((self._goal.deadline_ms - wall_ms()) / 1000 / LOOKS, PERIOD_S_MIN), PERIOD_S)
+
+    def _is_look_due(self, last_ms: int) -> bool:
+        """Return whether to look at the cluster again: where clients come first, not with each step."""
+        if self._goal.deadline_ms != NONE:
+            return True
+        age_s = time.monotonic() - last_ms / 1000
+        left_s = self._ends.left_s
+        return age_s >= LOOK_PERIOD_S or (left_s is not None and left_s <= age_s + PERIOD_S)
 
     def _until_next_s(self, period_s: float) -> float:
         """Return how long to wait for the next look: so that the end is noticed when it comes."""
