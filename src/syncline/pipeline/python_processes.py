@@ -15,7 +15,7 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-import py4j
+import py4j  # type: ignore[import-untyped]
 import pyspark
 
 _SCRIPT: Final = """\

@@ -312,7 +312,7 @@ def flight_cells(tallies: Sequence[Mapping[str, Any]]) -> tuple[FlightCell, ...]
     )
 
 
-def journal_span(events: DataFrame) -> dict[str, int]:
+def journal_span(events: DataFrame) -> dict[str, Any]:
     """Return from when to when the journal tells, and how much, by the names of the fields in `Facts`."""
     # This job is a consumer, too: what brokers say of its reads comes after all that is shown.
     told_ms = F.when(F.col("type") != "fetch_lag", F.col("ts_ms"))
