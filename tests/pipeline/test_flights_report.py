@@ -88,8 +88,8 @@ def test_checks_notice(spark, flaw: str, failing: list[str]) -> None:
     ]
     schema = f"key string, partition int, offset long, departure_ms long, {flights_report._SCHEMA}"
 
-    found = flights_report.flights_integrity(spark.createDataFrame(rows, schema))
-    checks = flights_report.checks(found, 60)
+    tallies = flights_report.flight_tallies(spark.createDataFrame(rows, schema)).toArrow().to_pylist()
+    checks = flights_report.checks(flights_report.flights_integrity(tallies), 60)
 
     assert [check.claim for check in checks if not check.holds] == failing
 
@@ -126,3 +126,18 @@ def test_run_reads_topic_and_journal_and_writes_the_report(spark, broker, tmp_pa
     assert len({each.at_ms for each in summary.facts.group_lag}) == told.SECONDS - 2, "all but an incomplete sample"
     assert any("when broker 2 was killed, it was up to 6,500 records, 1.3 MB and 13.0 s" in each for each in lines)
     assert sum(cell.flight_count for cell in summary.facts.cells) == 600
+
+
+@pytest.mark.spark
+@pytest.mark.process
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_rehearsal_needs_nothing_but_a_journal_and_leaves_the_session_as_it_was(spark, broker) -> None:
+    """The demonstration rehearses as soon as Spark runs, when the journal may be as good as empty."""
+    from syncline.pipeline.jobs import flights_report
+
+    journal = broker.topic()
+    before = {name: spark.conf.get(name) for name in flights_report._FOR_THOUSANDS_OF_ROWS}
+
+    flights_report.rehearse(spark, broker.bootstrap, journal)
+
+    assert {name: spark.conf.get(name) for name in flights_report._FOR_THOUSANDS_OF_ROWS} == before

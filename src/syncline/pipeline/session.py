@@ -20,6 +20,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from syncline.pipeline.java import java_home
+from syncline.pipeline.python_processes import python_command
 from syncline.pipeline.slots import leave_note, slots_of_master
 
 Profile: TypeAlias = Literal["test", "small", "large"]
@@ -65,7 +66,7 @@ def spark_session(
     master = master or "local[*]"
     cache = cache or cache_directory()
     # Workers must run this interpreter: another one does not have our packages, and dies without a message.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python_command(cache) if master.startswith("local") else sys.executable)
     java_options = _JVM_OPTIONS[profile]
     if SparkSession.getActiveSession() is None:
         home = java_home(cache)

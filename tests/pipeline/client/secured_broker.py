@@ -12,20 +12,20 @@ import importlib
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i32Timedelta
 
 from syncline.pipeline.client.messages import encoded
 from tests.pipeline.client.certificates import Identity
+from tests.pipeline.client.serving import serving
 
 USER, PASSWORD, TOKEN = "alice", "correct horse battery", "eyJ.token.value"
-_STOP_S = 30
 SALT, ITERATIONS, SERVER_NONCE = b"salt of the user", 4_096, "ofTheServer"
 
 
@@ -53,16 +53,20 @@ class SecuredBroker:
 @contextmanager
 def running(broker: SecuredBroker) -> Iterator[SecuredBroker]:
     """Serve for the length of a with block."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        broker.address = listener.getsockname()
-        server = threading.Thread(target=_accept, args=(listener, broker), daemon=True)
-        server.start()
-        try:
-            yield broker
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            server.join(_STOP_S)
-            assert not server.is_alive(), "each read of the broker ends after a while"
+    with serving(partial(_serve, broker)) as broker.address:
+        yield broker
+
+
+@contextmanager
+def answering(said: bytes) -> Iterator[SecuredBroker]:
+    """Answer whatever comes with these bytes, and hang up: what a server of another protocol does."""
+
+    def answer(stream: socket.socket) -> None:
+        stream.recv(100)
+        stream.sendall(said)
+
+    with serving(answer) as address:
+        yield SecuredBroker(address=address)
 
 
 def server_context(identity: Identity, directory, *, clients: str = "") -> ssl.SSLContext:
@@ -75,28 +79,13 @@ def server_context(identity: Identity, directory, *, clients: str = "") -> ssl.S
     return context
 
 
-def _accept(listener: socket.socket, broker: SecuredBroker) -> None:
-    served = []
-    while True:
-        try:
-            stream, _ = listener.accept()
-        except OSError:
-            break
-        broker.connections += 1
-        served.append(threading.Thread(target=_serve, args=(stream, broker), daemon=True))
-        served[-1].start()
-    for each in served:
-        each.join()
-
-
-def _serve(stream: socket.socket, broker: SecuredBroker) -> None:
-    stream.settimeout(_STOP_S / 3)
-    with stream, suppress(OSError, EOFError):
-        if broker.tls is not None:
-            with broker.tls.wrap_socket(stream, server_side=True) as encrypted:
-                _answer_all(encrypted, broker)
-        else:
-            _answer_all(stream, broker)
+def _serve(broker: SecuredBroker, stream: socket.socket) -> None:
+    broker.connections += 1
+    if broker.tls is not None:
+        with broker.tls.wrap_socket(stream, server_side=True) as encrypted:
+            _answer_all(encrypted, broker)
+    else:
+        _answer_all(stream, broker)
 
 
 def _answer_all(stream: socket.socket, broker: SecuredBroker) -> None:

@@ -2,14 +2,15 @@
 
 import socket
 import struct
-import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from syncline.pipeline.client.connection import Connection
 from syncline.pipeline.client.messages import Api
 from syncline.pipeline.client.settings import ClientSettings
+from tests.pipeline.client.serving import serving
 
 PLAIN = Api(1, 11, is_flexible=False)
 FLEXIBLE = Api(3, 9, is_flexible=True)
@@ -26,36 +27,28 @@ def _read(stream: socket.socket, size: int) -> bytes:
     return found
 
 
-def _serve(listener: socket.socket, numbers_shift: int) -> None:
+def _serve(numbers_shift: int, stream: socket.socket) -> None:
     """Answer each request with its own header's bytes, as a broker does: after the next one has come."""
-    stream, _ = listener.accept()
-    with stream:
-        waiting = []
-        try:
-            while True:
-                (size,) = struct.unpack(">i", _read(stream, 4))
-                waiting.append(_read(stream, size))
-                if len(waiting) == 2:
-                    for request in waiting:
-                        key, version, number = struct.unpack_from(">hhi", request)
-                        tags = b"\0" if (key, version) == FLEXIBLE[:2] else b""
-                        answer = struct.pack(">i", number + numbers_shift) + tags + request[8:]
-                        stream.sendall(struct.pack(">i", len(answer)) + answer)
-                    waiting.clear()
-        except (EOFError, ConnectionError):
-            return  # The test is over.
+    waiting = []
+    while True:
+        (size,) = struct.unpack(">i", _read(stream, 4))
+        waiting.append(_read(stream, size))
+        if len(waiting) == 2:
+            for request in waiting:
+                key, version, number = struct.unpack_from(">hhi", request)
+                tags = b"\0" if (key, version) == FLEXIBLE[:2] else b""
+                answer = struct.pack(">i", number + numbers_shift) + tags + request[8:]
+                stream.sendall(struct.pack(">i", len(answer)) + answer)
+            waiting.clear()
 
 
 @pytest.fixture
 def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
     """A connection to a server that answers two requests at a time, in their order."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=_serve, args=(listener, getattr(request, "param", 0)))
-        server.start()
-        opened = Connection.open(listener.getsockname(), SETTINGS)
+    with serving(partial(_serve, getattr(request, "param", 0))) as address:
+        opened = Connection.open(address, SETTINGS)
         yield opened
         opened.close()
-        server.join()
 
 
 def test_answers_come_in_the_order_of_their_requests(connection: Connection) -> None:

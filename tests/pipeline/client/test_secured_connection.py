@@ -25,12 +25,22 @@ from syncline.pipeline.client.security import KeyStore, Login, Security, Tls, To
 from syncline.pipeline.client.settings import Address, ClientSettings
 from syncline.pipeline.errors import BrokerError, OptionError, PipelineError, SecurityError
 from tests.pipeline.client.certificates import Authority
-from tests.pipeline.client.secured_broker import PASSWORD, TOKEN, USER, SecuredBroker, running, server_context
+from tests.pipeline.client.secured_broker import (
+    PASSWORD,
+    TOKEN,
+    USER,
+    SecuredBroker,
+    answering,
+    running,
+    server_context,
+)
 
 METADATA, ALL_TOPICS = Api(3, 9, is_flexible=True), bytes(5)
 LOCAL = ("localhost", "127.0.0.1")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 AT_ONCE_S = 3.0
+ALERT, HTTP = b"\x15\x03\x03\x00\x02\x02\x50", b"HTTP/1.1 400 Bad Request\r\n\r\n"
+SPEAKS_TLS = "speaks TLS: set the option kafka.security.protocol to SSL"
 
 
 class World:
@@ -300,21 +310,20 @@ def test_plain_client_at_a_listener_with_tls_is_told_soon(world: World, monkeypa
 
 def test_alert_of_tls_is_recognised_by_a_plain_client() -> None:
     """What Apache Kafka answers: an alert of two bytes, which is no size of an answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with answering(ALERT) as broker, _fails(SPEAKS_TLS, broker):
+        _ask(broker, Security())
 
-        def serve() -> None:
-            stream, _ = listener.accept()
-            with stream:
-                stream.recv(100)
-                stream.sendall(b"\x15\x03\x03\x00\x02\x02\x50")
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with _fails(
-            "speaks TLS: set the option kafka.security.protocol to SSL", SecuredBroker(address=listener.getsockname())
-        ):
-            _ask(SecuredBroker(address=listener.getsockname()), Security())
-        thread.join()
+def test_a_strangers_connection_holds_up_no_server() -> None:
+    """Guards: a run that never ended. A client of another test may still try the port that this one gets."""
+    before = threading.active_count()
+    with answering(ALERT) as broker, socket.create_connection(broker.address):
+        with _fails(SPEAKS_TLS, broker):
+            _ask(broker, Security())
+        began_s = time.monotonic()
+
+    assert time.monotonic() - began_s < AT_ONCE_S
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
@@ -322,27 +331,10 @@ def test_tls_client_at_a_listener_without_is_told_soon(world: World, monkeypatch
     """Guards: "TLS client on a plain port", whether it answers something or hangs up, as Kafka does."""
     monkeypatch.setattr(first_contact, "PATIENCE_S", 0.5)
     with (
-        running(SecuredBroker()) if is_silent else _stranger() as broker,
+        running(SecuredBroker()) if is_silent else answering(HTTP) as broker,
         _fails("does not speak TLS: set the option kafka.security.protocol to PLAINTEXT", broker),
     ):
         _ask(broker, Security(tls=world.tls))
-
-
-@contextmanager
-def _stranger() -> Iterator[SecuredBroker]:
-    """A server that answers everything with HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            stream, _ = listener.accept()
-            with stream:
-                stream.recv(100)
-                stream.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield SecuredBroker(address=listener.getsockname())
-        thread.join()
 
 
 def test_client_without_login_at_a_listener_with_one_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,19 +406,11 @@ def test_cluster_opens_another_connection_where_a_session_ended() -> None:
 
 def test_broker_cannot_fill_memory_before_the_login_is_done() -> None:
     """An answer of a gigabyte is refused by its size."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            stream, _ = listener.accept()
-            with stream:
-                stream.recv(100)
-                stream.sendall((1 << 29).to_bytes(4, "big"))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises(ConnectionError, match="an answer of 536870912 bytes"):
-            Connection.open(listener.getsockname(), _settings(listener.getsockname(), Security(login=_login())))
-        thread.join()
+    with (
+        answering((1 << 29).to_bytes(4, "big")) as broker,
+        pytest.raises(ConnectionError, match="an answer of 536870912 bytes"),
+    ):
+        Connection.open(broker.address, _settings(broker.address, Security(login=_login())))
 
 
 def test_settings_show_no_secret_and_still_travel(caplog: pytest.LogCaptureFixture) -> None:

@@ -118,7 +118,7 @@ class SynclineSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     @plainly()
     def streamReader(self, schema: StructType) -> "StreamReader":
         """Return the reader of a streaming query."""
-        return StreamReader(_parsed(self.options, schema, streaming=True), schema)
+        return StreamReader(self.options, schema)
 
     @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
@@ -153,15 +153,23 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # Spark's class is u
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # Spark's classes are untyped
-    """Follows partitions through the life of a streaming query; `offsets` tells what its offsets are."""
+    """Follows partitions through the life of a streaming query; `offsets` tells what its offsets are.
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
+    Options and columns are checked when they are first used: Spark 4.3 replaces an error that comes earlier with one
+    about a variable of its own, so that the user would not see the sentence.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._given = options
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what the tasks need; the connection stays in the planning process."""
         return {name: value for name, value in self.__dict__.items() if name != "_stream"}
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return _parsed(self._given, self._schema, streaming=True)
 
     @cached_property
     def _stream(self) -> Stream:
@@ -173,6 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Return where a new query starts."""
         return self._stream.initial()
 
+    @plainly()
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of one trigger; Spark knows one at a time, and `latestOffset` heeds all that were given."""
         limits = self._options.trigger
@@ -209,13 +218,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Take note that a batch is done; Spark says so when it plans the next one."""
         self._stream.commit(end)
 
+    @plainly()
     def read(self, partition: WorkPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         return _rows(self._options, self._schema, partition)
 
     def stop(self) -> None:
-        """Close the connections of the planning process."""
-        self._stream.cluster.close()
+        """Close the connections of the planning process, if there are any."""
+        if "_stream" in self.__dict__:
+            self._stream.cluster.close()
 
 
 def _log_ignored(options: SourceOptions) -> None:
