@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-lag-scrape bench-many-moves bench-crowds bench-spark
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +49,10 @@ bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, m
 
 bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
 	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
+
+bench-sustained: $(VENV)/.dev ## 10 GB without a pause beside Apache Kafka, with fresh memory and with used memory: tables, pictures (needs Java and Maven; about 12 minutes)
+	@$(BIN)/python -m benchmarks.sustained --memory fresh --write $(ARGS); fresh=$$?; \
+	$(BIN)/python -m benchmarks.sustained --memory used --write $(ARGS) && exit $$fresh
 
 bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 s, loops never held for 10 ms, 200 bytes each (3 minutes)
 	$(BIN)/python -m benchmarks.lag_scrape

@@ -149,9 +149,10 @@ MEASUREMENTS: Mapping[str, Callable[[Callable[[int], Peer]], Figures]] = {
     "rest_and_trouble": rest_and_trouble,
 }
 
+KEPT = {"page.cache.follower.keep.bytes": "-1", "page.cache.leader.budget.bytes": "-1"}
 SIDES: Mapping[str, Callable[[int], Peer]] = {
     "syncline": start_syncline,
-    "syncline, page cache kept": lambda brokers: start_syncline(brokers, {"page.cache.follower.keep.bytes": "-1"}),
+    "syncline, page cache kept": lambda brokers: start_syncline(brokers, KEPT),
     "kafka": start_kafka,
 }
 # The variant without page-cache recycling is measured where it matters.
@@ -221,7 +222,7 @@ def report(results: dict[str, Figures]) -> str:
             "",
             "## With and without page-cache recycling",
             "",
-            "Followers give page cache back behind the end of their logs ([page-cache.md](page-cache.md)). First run",
+            "Brokers give page cache back behind the end of their logs ([page-cache.md](page-cache.md)). First run",
             "of a cluster (cold), and the median of three:",
             "",
             "| produce 1 KB | cold | median | ours / theirs | broker CPU | ours / theirs |",

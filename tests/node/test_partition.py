@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from syncline.model.errors import ErrorCode, RequestError
+from syncline.storage.cached_pages import WANTED
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -183,6 +184,15 @@ async def alter(world: World, name: str, value: str) -> None:
         validate_only=False,
     )
     await world.until(lambda: name in world.broker().image.topic_configs("t"))
+
+
+@pytest.mark.brokers(2)
+async def test_leader_keeps_what_is_read_and_follower_its_newest_bytes(world: World) -> None:
+    """By default."""
+    await world.topic("t")
+    kept = sorted(world.partition(broker_id).log.keep_cached_bytes for broker_id in (1, 2))
+
+    assert kept == [WANTED, 16_777_216]
 
 
 @pytest.mark.brokers(1, page_cache_leader_budget_bytes=1 << 20)

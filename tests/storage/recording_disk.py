@@ -146,6 +146,8 @@ class RecordingDisk:
         self._locks: set[str] = set()
         # (position, size) of what need not stay in memory.
         self.dropped: list[tuple[int, int]] = []
+        # What `cache_memory_bytes` answers.
+        self.memory_bytes = -1
 
     def mark(self, kind: str, value: Any = None) -> None:
         """Record for the checker what has been promised so far."""
@@ -283,7 +285,7 @@ class RecordingDisk:
         self._later.append((work, done))
 
     def cache_memory_bytes(self) -> int:
-        return -1
+        return self.memory_bytes
 
     def boot_id(self) -> str:
         return self.boot
@@ -309,7 +311,9 @@ class RecordingFile:
     def __init__(self, disk: RecordingDisk, path: str, inode: int) -> None:
         self.path = path
         self.inode = inode
-        self.recycled: list[int] = []
+        # Hints: the size at each start of write-out, and the positions before which pages may go.
+        self.written_out: list[int] = []
+        self.dropped_before: list[int] = []
         # Planted faults: raised by the next append (after so many bytes went in), sync, or truncation.
         self.append_fault: tuple[int, OSError] | None = None
         self.sync_fault: OSError | None = None
@@ -374,9 +378,12 @@ class RecordingFile:
     def sync_later(self, done: Callable[[Any], None]) -> None:
         self._disk.run_later(self.sync, done)
 
-    def recycle(self, keep_bytes: int) -> int:
-        self.recycled.append(keep_bytes)
-        return max(0, self.size_bytes - keep_bytes)
+    def write_out(self) -> None:
+        self.written_out.append(self.size_bytes)
+
+    def drop_before(self, position: int) -> int:
+        self.dropped_before.append(position)
+        return position
 
     def drop_cached(self, position: int, size: int) -> None:
         self._disk.dropped.append((position, size))

@@ -5,6 +5,7 @@ import gc
 import os
 import queue
 import resource
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from syncline.storage.disk import BrokenFileError, Disk, Residency
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.real_disk import RealDisk, RealFile
+from syncline.storage.resident_pages import UNKNOWN, ResidentPages
 from tests.patience import until
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.recording_disk import RecordingDisk
@@ -33,6 +35,20 @@ class LoopOfOne:
         """Wait for a call and make it."""
         function, arguments = self.calls.get(timeout=10)
         function(*arguments)
+
+
+def _resident(file: RealFile, position: int, size: int) -> int:
+    """Return how many bytes of a range are in memory."""
+    descriptor = file.hold()
+    try:
+        return ResidentPages().bytes_in_memory(descriptor, position, size)
+    finally:
+        file.let_go()
+
+
+def _cachestat_is_missing() -> bool:
+    with Path(__file__).open("rb") as file:
+        return ResidentPages().bytes_in_memory(file.fileno(), 0, 1) == UNKNOWN
 
 
 @pytest.fixture
@@ -261,3 +277,45 @@ def test_thread_keeps_nothing_of_its_last_job(real_disk: RealDisk, loop: LoopOfO
         gc.enable()
 
     assert results == ["ValueError" if fails else "Held"]
+
+
+@pytest.mark.skipif(_cachestat_is_missing(), reason="the kernel does not tell what is in memory")
+def test_pages_before_a_position_are_gone_and_the_rest_stays(real_disk: RealDisk, tmp_path: Path) -> None:
+    """As the kernel counts them; it keeps single pages that it is busy with."""
+    file = real_disk.open(str(tmp_path / "log"), create=True)
+    file.append([bytes(8 << 20)])
+    file.write_out()
+    assert file.drop_before(6 << 20) == 6 << 20
+
+    until(lambda: _resident(file, 0, 6 << 20) < 1 << 20)
+    assert _resident(file, 6 << 20, 2 << 20) == 2 << 20
+
+
+def test_slow_write_out_holds_no_hint_up_and_gets_through_all_of_them(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hints come from the event loop. However many came meanwhile, what waits is one range per file."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    calls: list[tuple[int, int, int]] = []
+
+    def slow(_descriptor: int, position: int, size: int, flags: int) -> int:
+        calls.append((position, size, flags))
+        begun.set()
+        assert may_go_on.wait(30)
+        return 0
+
+    monkeypatch.setattr(real_disk._recycler, "_sync_file_range", slow)
+    file = real_disk.open(str(tmp_path / "log"), create=True)
+    file.append([bytes(10_000)])
+    file.write_out()
+    assert begun.wait(10)
+    for _ in range(1000):
+        file.append([bytes(10_000)])
+        file.write_out()
+        file.drop_before(file.size_bytes - 5_000)
+    waiting = real_disk._recycler._waiting.qsize()
+    may_go_on.set()
+    real_disk.close()
+
+    assert waiting == 1
+    assert calls == [(0, 10_000, 2), (10_000, 10_000_000, 2), (0, 10_005_000, 7)]

@@ -10,10 +10,9 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.segment_writer import RECYCLE_BYTES
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read, truncate_to
-from tests.storage.recording_disk import RecordingDisk, RecordingFile, Write
+from tests.storage.recording_disk import RecordingDisk, Write
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -238,19 +237,6 @@ def test_flush_later_does_not_count_when_the_log_was_cut_meanwhile(disk: Recordi
     disk.pump()
 
     assert log.recovery_point == 0
-
-
-def test_page_cache_is_recycled_every_eight_megabytes(directory: LogDirectory) -> None:
-    """Only when the node has said how much to keep."""
-    log = directory.create(KEY, TOPIC_ID, LogSettings())
-    append(log, value=bytes(RECYCLE_BYTES))
-    log.keep_cached_bytes = 16
-    append(log, value=bytes(RECYCLE_BYTES - 1000))
-    append(log, value=bytes(1000))
-
-    file = log.segments[0].file
-    assert isinstance(file, RecordingFile)
-    assert file.recycled == [16]
 
 
 def test_truncate_cuts_at_the_batch_that_holds_the_offset(log: PartitionLog) -> None:

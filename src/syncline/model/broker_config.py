@@ -271,9 +271,10 @@ class BrokerConfig:
     page_cache_follower_keep_bytes: int = setting(LONG, 16_777_216, READ_ONLY,
         "Newest bytes of each follower replica that stay in the page cache; -1 keeps all.",
         check=at_least(-1), own=True)
-    page_cache_leader_budget_bytes: int = setting(LONG, -1, READ_ONLY,
-        "Newest bytes of all led partitions together that stay in the page cache; -1 keeps all.",
-        check=at_least(-1), own=True)
+    page_cache_leader_budget_bytes: int = setting(LONG, -2, READ_ONLY,
+        "Newest bytes of all led partitions together that stay in the page cache, in equal shares; -1 keeps all; -2"
+        " keeps a 32nd of the memory (64 MiB at least), and up to an eighth more of what readers that are behind want.",
+        check=at_least(-2), own=True)
     producer_id_expiration_ms: int = setting(INT, 86_400_000, CLUSTER_WIDE,
         "How long the state of a silent idempotent producer is kept.", check=at_least(1))
     queued_max_request_bytes: int = setting(LONG, -1, READ_ONLY,

@@ -7,8 +7,8 @@ A process that dies loses nothing.
 
 All calls come from one thread (the loop's), except that `work` given to
 `run_later` runs beside it and may use `File.read`, `File.sync`, `open`,
-`read_file`, `replace_file`, `list` and `remove_tree`, and whatever a file has
-that it opened itself. `done` is always called on the loop. A file may be closed
+`read_file`, `replace_file`, `list`, `remove_tree` and `cache_memory_bytes`, and
+whatever a file has that it opened itself. `done` is always called on the loop. A file may be closed
 while such work uses it; the work then ends with an OSError or its result.
 
 Units: positions and sizes are bytes. Paths are text with "/" between names.
@@ -95,8 +95,11 @@ class File(Protocol):
     def sync_later(self, done: Callable[[OSError | None], None]) -> None:
         """Sync without waiting; `done` gets None or the error."""
 
-    def recycle(self, keep_bytes: int) -> int:
-        """Hint: start to write out new data, and free the page cache of all but the last `keep_bytes`.
+    def write_out(self) -> None:
+        """Hint: start to write out what is new; does not wait."""
+
+    def drop_before(self, position: int) -> int:
+        """Hint: free the page cache of what lies before a position, once it is written out; does not wait.
 
         Returns the position up to which pages are gone, or soon will be; 0 if none are.
         """

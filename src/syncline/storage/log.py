@@ -137,13 +137,13 @@ class PartitionLog:
         return self._flusher.recovery_point
 
     @property
-    def keep_cached_bytes(self) -> int | None:
-        """How many of the newest bytes stay in the page cache; None: none is given back, the system decides."""
-        return self._writer.keep_cached_bytes
+    def keep_cached_bytes(self) -> int:
+        """How many of the newest bytes stay in the page cache; or ALL or WANTED of `cached_pages.py`."""
+        return self._writer.pages.keep_bytes
 
     @keep_cached_bytes.setter
-    def keep_cached_bytes(self, newest_bytes: int | None) -> None:
-        self._writer.keep_cached_bytes = newest_bytes
+    def keep_cached_bytes(self, newest_bytes: int) -> None:
+        self._writer.pages.keep_bytes = newest_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -241,6 +241,7 @@ class PartitionLog:
             )
         if offset >= upper:
             return EMPTY
+        self._writer.pages.was_read(offset)
         return read_plans.plan(self._segments, _make(Wanted, (offset, upper, max_bytes, at_least_one)))
 
     def readable(self, offset: Offset, upper_bound: Offset) -> Readable:

@@ -76,8 +76,8 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(disk, f"{path}/{HIGH_WATERMARKS_FILE}")
         self._recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINTS_FILE}")
         self._log_starts = OffsetCheckpoint(disk, f"{path}/{LOG_STARTS_FILE}")
-        # What all logs have written, for their append times.
-        self.written = Written()
+        # What all logs have written, for their append times and for the page cache.
+        self.written = Written(partial(disk.run_later, disk.cache_memory_bytes))
         # Directories of deleted partitions.
         self._graveyard = Graveyard()
         # Whether a power cut could still give a deleted directory its name back.

@@ -4,7 +4,8 @@ One hard idea: a log is written once and, on a follower, hardly ever read; still
 every byte of it takes a fresh page of memory, and on many machines a fresh page
 costs more than writing it out. A helper thread starts write-out early, waits
 for the previous window to be written, and drops it: appends then reuse the same
-few pages. It also spreads write-out evenly, so that no write waits for a burst.
+few pages. It also spreads write-out evenly, so that no write waits for a burst. What
+is written out and dropped, and when, is planned elsewhere (`write_behind.py`).
 
 This is no fsync: neither metadata nor the disk's own cache is flushed.
 Where `sync_file_range` is missing (not Linux), nothing happens.
@@ -16,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 _WRITE: Final = 2
 _WAIT_BEFORE_WRITE_WAIT_AFTER: Final = 7
@@ -32,22 +33,52 @@ class Descriptor(Protocol):
         """End what `hold` began."""
 
 
-class Window(NamedTuple):
-    """The range written since the last hint, and the range that may be dropped."""
+class Ranges:
+    """What of a file is to be written out, and dropped; what is asked for meanwhile is added to what waits."""
 
-    file: Descriptor
-    written_from: int
-    written_to: int
-    drop_from: int
-    drop_to: int
+    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "file", "write_from", "write_to")
+
+    def __init__(self, file: Descriptor, start: int) -> None:
+        self.file = file
+        self._lock = threading.Lock()
+        self._waits = False
+        self.write_from = self.write_to = self.drop_from = self.drop_to = start
+
+    def add(self, *, write_to: int = 0, drop_to: int = 0) -> tuple[bool, bool]:
+        """Move the ends; return whether there is anything new, and whether the thread has to be told."""
+        with self._lock:
+            if write_to <= self.write_to and drop_to <= self.drop_to:
+                return False, False
+            self.write_to, self.drop_to = max(self.write_to, write_to), max(self.drop_to, drop_to)
+            waited, self._waits = self._waits, True
+            return True, not waited
+
+    def take(self) -> tuple[int, int, int, int]:
+        """Return the two ranges, and begin anew behind them."""
+        with self._lock:
+            self._waits = False
+            assert self.write_from <= self.write_to, f"write-out from {self.write_from} to {self.write_to}"
+            assert self.drop_from <= self.drop_to, f"pages go from {self.drop_from} to {self.drop_to}"
+            taken = self.write_from, self.write_to, self.drop_from, self.drop_to
+            self.write_from, self.drop_from = self.write_to, self.drop_to
+            return taken
+
+    def cut(self, size: int) -> None:
+        """Take note that the file was cut to this size."""
+        with self._lock:
+            self.write_from, self.write_to = min(self.write_from, size), min(self.write_to, size)
+            self.drop_from, self.drop_to = min(self.drop_from, size), min(self.drop_to, size)
 
 
 class PageCacheRecycler:
-    """One thread that writes out and drops windows of files."""
+    """One thread that writes out and drops ranges of files, file after file.
+
+    What waits is bounded by the number of files, however slow the disk is.
+    """
 
     def __init__(self) -> None:
         self._sync_file_range = _load_sync_file_range()
-        self._windows: SimpleQueue[Window | None] = SimpleQueue()
+        self._waiting: SimpleQueue[Ranges | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @property
@@ -55,38 +86,49 @@ class PageCacheRecycler:
         """Whether this operating system has the system call."""
         return self._sync_file_range is not None
 
-    def submit(self, window: Window) -> None:
-        """Have the helper thread handle `window`."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="page-cache", daemon=True)
-            self._thread.start()
-        self._windows.put(window)
+    def write_out(self, ranges: Ranges, end: int) -> None:
+        """Have write-out started of what is new up to here."""
+        self._submit(ranges, *ranges.add(write_to=end))
+
+    def drop(self, ranges: Ranges, end: int) -> bool:
+        """Have what was not dropped yet dropped up to here; return whether there is any."""
+        is_new, is_first = ranges.add(drop_to=end)
+        self._submit(ranges, is_new, is_first)
+        return is_new
 
     def close(self) -> None:
-        """Finish the windows submitted so far and end the thread."""
+        """Finish what was asked for so far and end the thread."""
         if self._thread is not None:
-            self._windows.put(None)
+            self._waiting.put(None)
             self._thread.join()
             self._thread = None
 
+    def _submit(self, ranges: Ranges, is_new: bool, is_first: bool) -> None:
+        if is_new and is_first:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="page-cache", daemon=True)
+                self._thread.start()
+            self._waiting.put(ranges)
+
     def _run(self) -> None:
-        while (window := self._windows.get()) is not None:
+        while (ranges := self._waiting.get()) is not None:
             try:
-                descriptor = window.file.hold()
+                descriptor = ranges.file.hold()
             except OSError:
                 continue  # Closed meanwhile: the kernel takes care of its pages.
             try:
-                self._recycle(descriptor, window)
+                self._recycle(descriptor, *ranges.take())
             finally:
-                window.file.let_go()
+                ranges.file.let_go()
 
-    def _recycle(self, descriptor: int, window: Window) -> None:
-        assert self._sync_file_range is not None, "windows are submitted only where the call exists"
-        self._sync_file_range(descriptor, window.written_from, window.written_to - window.written_from, _WRITE)
-        drop_bytes = window.drop_to - window.drop_from
+    def _recycle(self, descriptor: int, write_from: int, write_to: int, drop_from: int, drop_to: int) -> None:
+        assert self._sync_file_range is not None, "ranges are submitted only where the call exists"
+        if write_to > write_from:
+            self._sync_file_range(descriptor, write_from, write_to - write_from, _WRITE)
+        drop_bytes = drop_to - drop_from
         if drop_bytes > 0:
-            self._sync_file_range(descriptor, window.drop_from, drop_bytes, _WAIT_BEFORE_WRITE_WAIT_AFTER)
-            os.posix_fadvise(descriptor, window.drop_from, drop_bytes, os.POSIX_FADV_DONTNEED)
+            self._sync_file_range(descriptor, drop_from, drop_bytes, _WAIT_BEFORE_WRITE_WAIT_AFTER)
+            os.posix_fadvise(descriptor, drop_from, drop_bytes, os.POSIX_FADV_DONTNEED)
 
 
 def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:

@@ -31,13 +31,13 @@ from typing import Final, TypeVar
 
 from syncline.records.buffers import Buffer
 from syncline.storage.disk import UNMEASURED, BrokenFileError, Residency
-from syncline.storage.page_cache import PageCacheRecycler, Window
+from syncline.storage.page_cache import PageCacheRecycler, Ranges
 from syncline.storage.resident_pages import UNKNOWN, ResidentPages
 from syncline.storage.workers import CallSoon, WorkerPool
 
 Result = TypeVar("Result")
 
-# Read without the flag within this distance of the end; write-out starts later (`recycle` comes per 8 MB).
+# Read without the flag within this distance of the end; write-out starts later (`write_behind.py`).
 HOT_TAIL_BYTES: Final = 4 << 20
 # Records are for the user of the broker alone.
 FILE_MODE: Final = 0o600
@@ -223,8 +223,7 @@ class RealFile:
         self._missed = (-1, UNMEASURED)
         # What this process has written is in memory; older contents may not be.
         self._own_from = 0 if is_new and not self.size_bytes else self.size_bytes
-        self._written_out_to = self._own_from
-        self._dropped_to = self._own_from
+        self._ranges = Ranges(self, self._own_from)
 
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write `parts` at the end; cut off again what a failed write left behind."""
@@ -333,8 +332,7 @@ class RealFile:
             raise _closed(self.path)
         os.ftruncate(self._descriptor, size)
         self.size_bytes = size
-        self._written_out_to = min(self._written_out_to, size)
-        self._dropped_to = min(self._dropped_to, size)
+        self._ranges.cut(size)
         self._own_from = min(self._own_from, size)
 
     def sync(self) -> None:
@@ -349,17 +347,17 @@ class RealFile:
         """Sync in a worker thread."""
         self._pool.submit(self.sync, done)
 
-    def recycle(self, keep_bytes: int) -> int:
-        """Write out new data and free the page cache of all but the last `keep_bytes`."""
-        if self._recycler is None or self._is_closed or self._written_out_to >= self.size_bytes:
+    def write_out(self) -> None:
+        """Have a thread start write-out of what is new."""
+        if self._recycler is not None and not self._is_closed:
+            self._recycler.write_out(self._ranges, self.size_bytes)
+
+    def drop_before(self, position: int) -> int:
+        """Have a thread free the page cache of what this process has written before a position."""
+        if self._recycler is None or self._is_closed or not self._recycler.drop(self._ranges, position):
             return 0
-        drop_to = max(self._dropped_to, self.size_bytes - keep_bytes)
-        self._recycler.submit(Window(self, self._written_out_to, self.size_bytes, self._dropped_to, drop_to))
-        self._written_out_to = self.size_bytes
-        is_anything_dropped = drop_to > self._dropped_to
-        self._dropped_to = drop_to
-        self._own_from = max(self._own_from, drop_to)
-        return drop_to if is_anything_dropped else 0
+        self._own_from = max(self._own_from, position)
+        return position
 
     def drop_cached(self, position: int, size: int) -> None:
         """Free the page cache of a range; pages that are not written out yet stay."""

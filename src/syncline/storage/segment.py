@@ -139,6 +139,12 @@ class Segment:
         """The log file if it is open."""
         return self._file
 
+    def drop_before(self, position: int) -> None:
+        """Have the page cache give back what lies before a position, unless the file is closed."""
+        if self._file is not None and position > self.dropped_to:
+            self.dropped_to = max(self.dropped_to, self._file.drop_before(min(position, self.size_bytes)))
+            assert self.dropped_to <= self.size_bytes, f"{self!r} has pages dropped up to {self.dropped_to}"
+
     def is_full_for(self, added_bytes: int, header: BatchHeader, segment_bytes: int, segment_ms: int) -> bool:
         """Return whether a batch with `header` belongs in the next segment."""
         if not self.size_bytes:

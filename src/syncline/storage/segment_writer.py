@@ -13,7 +13,6 @@ active segment, and a new segment begins exactly there.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
@@ -23,6 +22,7 @@ from syncline.records.buffers import Buffer
 from syncline.storage import incoming, producer_snapshot
 from syncline.storage.append_times import CopiedTime
 from syncline.storage.availability import Availability
+from syncline.storage.cached_pages import CachedPages
 from syncline.storage.disk import Disk
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import Incoming
@@ -32,9 +32,6 @@ from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
 from syncline.storage.written import Written
-
-# After this many written bytes, the page cache gets a hint.
-RECYCLE_BYTES: Final = 8 << 20
 
 
 class SegmentWriter:
@@ -50,9 +47,8 @@ class SegmentWriter:
         "_producers",
         "_segments",
         "_written",
-        "_written_since_recycle",
-        "keep_cached_bytes",
         "last_written_bytes",
+        "pages",
     )
 
     def __init__(
@@ -76,11 +72,9 @@ class SegmentWriter:
         self._producers = producers
         self._availability = availability
         self._written = written
-        self._written_since_recycle = 0
         # What all logs had written when this one got its last batch; 0: that was in an earlier life.
         self.last_written_bytes = 0
-        # As in `PartitionLog`.
-        self.keep_cached_bytes: int | None = None
+        self.pages = CachedPages(segments, written.behind)
         # Creates the partition directory before the first file; None once it exists.
         self._make_directory = make_directory
 
@@ -94,7 +88,7 @@ class SegmentWriter:
         newest_ms = active.max_timestamp_ms
         if newest_ms < 0:
             newest_ms = self._segments.newest_timestamp_ms
-        end_bytes, is_kept = active.bytes_before + active.size_bytes, self.keep_cached_bytes is None
+        end_bytes, is_kept = active.bytes_before + active.size_bytes, self.pages.is_counted
         return (end_bytes, newest_ms, self._written.total_bytes, self.last_written_bytes, is_kept)
 
     def append(self, batch: Buffer, header: BatchHeader, settings: LogSettings, append_ms: int) -> Offset:
@@ -109,10 +103,9 @@ class SegmentWriter:
         if append_ms >= times.due_ms:
             times.add(header.base_offset, position, append_ms, written.total_bytes, header.crc)
             written.has_times(self._availability.topic_partition)
-        if self.keep_cached_bytes is None:
+        if self.pages.is_counted:
             written.total_bytes += len(batch)
-        else:
-            self._recycle(len(batch), self.keep_cached_bytes)
+        self.pages.wrote(len(batch))
         self.last_written_bytes = written.total_bytes
         return segment.end_offset
 
@@ -136,31 +129,17 @@ class SegmentWriter:
                 self._account_for(segment, batch.header, position + batch.start - start)
             if append_times or not position:
                 self._copy_times(segment, batches[at:behind], position - start, append_times)
-            if self.keep_cached_bytes is None:
+            if self.pages.is_counted:
                 self._written.total_bytes += len(data)
-            else:
-                self._recycle(len(data), self.keep_cached_bytes)
+            self.pages.wrote(len(data))
             self.last_written_bytes = self._written.total_bytes
             at = behind
-
-    def _recycle(self, written_bytes: int, keep_bytes: int) -> None:
-        """Have the page cache recycled behind what was written, from time to time.
-
-        It takes the same few pages all the time, so it pushes nothing else out, and does not count as written.
-        """
-        self._written_since_recycle += written_bytes
-        if self._written_since_recycle >= RECYCLE_BYTES:
-            self._written_since_recycle = 0
-            active = self._segments.active
-            if active.open_file is not None:
-                active.dropped_to = max(active.dropped_to, active.open_file.recycle(keep_bytes))
-                assert active.dropped_to <= active.size_bytes, f"{active!r} has pages dropped up to {active.dropped_to}"
 
     def _copy_times(
         self, segment: Segment, batches: Sequence[Incoming], shift: int, append_times: Sequence[CopiedTime]
     ) -> None:
         written = self._written
-        is_kept = self.keep_cached_bytes is None
+        is_kept = self.pages.is_counted
         kept, before_bytes = segment.append_times, written.total_bytes
         if copy_times(kept, batches, shift, append_times, before_bytes, counts_as_written=is_kept):
             written.has_times(self._availability.topic_partition)
@@ -215,6 +194,7 @@ class SegmentWriter:
             snapshot_path = self.save_snapshot(sync=is_snapshot_synced)
         except OSError as error:
             self._availability.refuse(error, "roll")
+        self.pages.roll()
         old.finish()
         old.drop_tail()
         self._segments.add(old.end_offset, settings.index_interval_bytes)

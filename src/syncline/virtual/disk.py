@@ -413,12 +413,15 @@ class SimFile:
         finished: Callable[[Any], None] = done
         self._disk.later(self.sync, finished)
 
-    def recycle(self, keep_bytes: int) -> int:
-        """Forget the pages before the last so many bytes."""
+    def write_out(self) -> None:
+        """Do nothing: no page waits for write-out to be dropped."""
+
+    def drop_before(self, position: int) -> int:
+        """Forget the pages before a position."""
         pages = self._disk.pages
-        if pages is None:
+        if pages is None or position <= 0:
             return 0
-        dropped_to = max(0, len(self._inode.data) - keep_bytes)
+        dropped_to = min(position, len(self._inode.data))
         pages.drop(self._inode, 0, dropped_to)
         return dropped_to
 

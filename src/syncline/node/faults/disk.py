@@ -13,6 +13,8 @@ A fault has the effect that such a disk would have on this broker:
   disk accepts no writes stops;
 - a failure is an OSError.
 
+Hints for the page cache are not struck: nothing waits for them.
+
 Several reads through one handle (a worker that searches a segment) wait once, not once per read.
 
 A file's directory names its partition: "orders-3" holds partition 3 of orders. Only rules without a topic strike files
@@ -206,7 +208,8 @@ class FaultyFile:
         self._rules: tuple[Rule, ...] = ()
         self._has_waited: Rule | None = None
         self.expect_jumps = inner.expect_jumps
-        self.recycle = inner.recycle
+        self.write_out = inner.write_out
+        self.drop_before = inner.drop_before
         self.drop_cached = inner.drop_cached
         self.close = inner.close
         self._restore()

@@ -133,7 +133,7 @@ class HostedReplicas:
         if coordinates:
             # Before the role changes: without descriptors nothing can be imported, and all of this is tried again.
             self._groups.ensure()
-        partition.log.keep_cached_bytes = None
+        partition.log.keep_cached_bytes = self._configs.broker.page_cache_leader_budget_bytes
         partition.lead(record, now_ms)
         if coordinates:
             self._groups.became_leader(partition.key.partition, record.leader_epoch)
@@ -145,8 +145,7 @@ class HostedReplicas:
         if is_new_term:
             self.fetchers.remove(partition)
             if record.has_leader:
-                keep_bytes = self._configs.broker.page_cache_follower_keep_bytes
-                partition.log.keep_cached_bytes = None if keep_bytes < 0 else keep_bytes
+                partition.log.keep_cached_bytes = self._configs.broker.page_cache_follower_keep_bytes
                 # A fetch would prove to the leader that a failed log is caught up, and acks=all would wait for it.
                 if not partition.is_offline:
                     self.fetchers.add(partition, record.leader)

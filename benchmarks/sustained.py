@@ -1,0 +1,185 @@
+"""`make bench-sustained`: ten gigabytes without a pause, Syncline beside Apache Kafka in the same run.
+
+    python -m benchmarks.sustained [--gigabytes N] [--memory fresh|used] [--no-kafka] [--write]
+
+Three brokers, four partitions with three replicas, records of 1 KB, acks=all, one client (confluent-kafka) that wants
+reports of failures alone: its reports of successes would take more processor time than our brokers. Each side has a
+cluster of its own, starts it, warms it with 100 MB, and removes its data afterwards.
+
+What is measured depends on the memory that files find. `fresh`: nearly all of it is free, and on a virtual machine most
+of it was never touched, or given back to the host; the first touch is dear. `used`: it is full of clean pages of a file
+(as on a machine that has run for a while), which the kernel reclaims.
+
+Units: a gigabyte is 1e9 bytes. It exits with 1 unless Syncline keeps its bounds, with a sentence for each it does not.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks import load
+from benchmarks.pages import replace_table
+from benchmarks.peers import KAFKA_VERSION, ROOT, WORK, Peer, kafka_jars, start_kafka, start_syncline
+from benchmarks.run import KEPT, machine
+from benchmarks.sustained_outcome import BOUNDS, Outcome, Sample, table
+from benchmarks.sustained_picture import draw
+
+RECORD_BYTES: Final = 1_000
+SAMPLE_S: Final = 1.0
+# Three copies, and some room.
+ROOM: Final = 3.5
+# With less free memory than this the kernel reclaims.
+FULL_BYTES: Final = 600_000_000
+PIECE_BYTES: Final = 8 << 20
+
+SIDES: Final[Mapping[str, Callable[[], Peer]]] = {
+    "Syncline": lambda: start_syncline(3),
+    "Syncline, page cache kept": lambda: start_syncline(3, KEPT),
+    "Apache Kafka": lambda: start_kafka(3),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure all sides, print the table, and say which bounds were not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=10)
+    parser.add_argument("--memory", choices=["fresh", "used"], default="fresh")
+    parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone, and write nothing")
+    parser.add_argument("--write", action="store_true", help="write table and picture to docs")
+    options = parser.parse_args(arguments)
+    WORK.mkdir(exist_ok=True)
+    free_bytes = psutil.disk_usage(str(WORK)).free
+    if free_bytes < options.gigabytes * 1e9 * ROOM:
+        parser.error(f"{WORK} has {free_bytes / 1e9:.0f} GB free; {options.gigabytes * ROOM:.0f} GB are needed")
+    if not options.no_kafka:
+        kafka_jars()
+    outcomes = {}
+    for side, start in SIDES.items():
+        if side == "Apache Kafka" and options.no_kafka:
+            continue
+        print(f"{side} ...", file=sys.stderr, flush=True)
+        with memory(options.memory):
+            outcomes[side] = measure(side, start, options.gigabytes)
+        print(outcomes[side], flush=True)
+    if options.no_kafka:
+        return 0
+    print("\n".join(lines := table(outcomes)))
+    if options.write:
+        write(options.memory, options.gigabytes, outcomes, lines)
+    unmet = [bound.sentence(outcomes) for bound in BOUNDS if not bound.is_met(outcomes)]
+    for sentence in unmet:
+        print(sentence, file=sys.stderr)
+    return 1 if unmet else 0
+
+
+def write(memory_state: str, gigabytes: float, outcomes: Mapping[str, Outcome], lines: Sequence[str]) -> None:
+    """Write the table and the picture."""
+    picture = ROOT / "docs" / f"sustained-{memory_state}.svg"
+    picture.write_text(draw(outcomes), encoding="utf-8")
+    when = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Apache Kafka {KAFKA_VERSION}, {gigabytes:g} GB a side:"
+    label = "Megabytes per second and processor time per gigabyte, over time"
+    replace_table(f"sustained: {memory_state} memory", [when, "", *lines, "", f"![{label}]({picture.name})"])
+
+
+@contextmanager
+def memory(state: str) -> Iterator[None]:
+    """Leave the memory as it is, or fill it with pages of a file without contents."""
+    if state == "fresh":
+        yield
+        return
+    filler = WORK / "filler"
+    try:
+        fill(filler)
+        yield
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def fill(filler: Path) -> None:
+    """Read a file that has no blocks on the disk until nearly no memory is free."""
+    with filler.open("wb") as file:
+        file.truncate(psutil.virtual_memory().total)
+    piece = bytearray(PIECE_BYTES)
+    with filler.open("rb", buffering=0) as file:
+        while psutil.virtual_memory().free > FULL_BYTES and file.readinto(piece):
+            pass
+
+
+def measure(side: str, start: Callable[[], Peer], gigabytes: float) -> Outcome:
+    """Produce so much to a cluster of its own; its data is gone afterwards."""
+    peer = start()
+    try:
+        load.create_topic(peer, "warm")
+        load.produce(peer, "warm", RECORD_BYTES, 100_000)
+        load.create_topic(peer, "sustained")
+        count = int(gigabytes * 1e9 / RECORD_BYTES)
+        samples = produce(peer, "sustained", count)
+        stored = records_of(peer, "sustained")
+        if stored != count:
+            raise RuntimeError(f"{side}: {count} records were acknowledged, {stored} are there")
+        return Outcome(side, samples)
+    finally:
+        peer.stop()
+
+
+def produce(peer: Peer, topic: str, count: int) -> list[Sample]:
+    """Produce `count` records as fast as they are taken; return a sample each second, of what is acknowledged."""
+    failed: list[Any] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": peer.bootstrap,
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "acks": "all",
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 200_000,
+            "delivery.report.only.error": True,
+            "error_cb": failed.append,
+            "on_delivery": lambda error, _: failed.append(error),
+        }
+    )
+    value = os.urandom(RECORD_BYTES)
+    began_s, cpu_s = time.perf_counter(), peer.cpu_s()
+    samples = [Sample(0.0, 0, 0.0)]
+
+    def sample(produced: int) -> None:
+        """Take a sample; what is not acknowledged is still in the client."""
+        acknowledged = (produced - len(producer)) * RECORD_BYTES
+        samples.append(Sample(time.perf_counter() - began_s, acknowledged, peer.cpu_s() - cpu_s))
+
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % load.PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1024 == 0:
+            producer.poll(0)
+            if time.perf_counter() - began_s - samples[-1].at_s >= SAMPLE_S:
+                sample(number)
+    left = producer.flush(120)
+    sample(count)
+    if failed or left:
+        raise RuntimeError(f"{peer.name}: {left} records were not acknowledged, {len(failed)} errors: {failed[:1]}")
+    return samples
+
+
+def records_of(peer: Peer, topic: str) -> int:
+    """Return how many records the topic has, by the offsets of its ends."""
+    with closing(Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "sustained"})) as consumer:
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, index), 10) for index in range(load.PARTITIONS)]
+        return sum(high - low for low, high in ends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
