@@ -113,8 +113,8 @@ def started() -> Iterator[SparkSession]:
 def rehearse(session: SparkSession, bootstrap: str, journal_topic: str) -> None:
     """Do the job once, with the journal in the place of both topics, which is short, and drop what it finds.
 
-    Most of the job's time goes into classes, code and Python processes that are needed for the first time. Whoever
-    waits for records anyway can have that done before.
+    Most of the job's time goes into classes, code and Python processes that are needed for the first time. A
+    caller that waits for records anyway can have that done before.
     """
     gather(session, bootstrap, journal_topic, journal_topic, expected_rows=0)
 
