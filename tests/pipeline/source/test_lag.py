@@ -46,6 +46,30 @@ def test_wait_is_never_negative(broker, cluster) -> None:
     assert lag.wait == Wait(0, Since.EVENT)
 
 
+def test_next_record_is_the_first_that_is_left(broker, cluster) -> None:
+    """Guards: one expired position, and nothing was told of any partition."""
+    topic = broker.topic(partitions=2)
+    broker.produce(topic, [(p, None, b"v", T0 + 1_000 * n, ()) for p in (0, 1) for n in range(5)])
+    broker.delete_records(topic, 0, 3)
+    places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+
+    first, second = lag_of(cluster, Position(dict.fromkeys(places, 1)), T0 + 10_000)
+
+    assert first.wait == Wait(7_000, Since.EVENT)
+    assert second.wait == Wait(9_000, Since.EVENT)
+
+
+def test_nothing_waits_at_a_position_that_lost_all_that_followed(broker, cluster) -> None:
+    """All of the log expired, and none of its records waits."""
+    topic = broker.topic()
+    broker.produce(topic, [(0, None, b"v", T0, ())] * 5)
+    broker.delete_records(topic, 0, 5)
+
+    (lag,) = lag_of(cluster, Position({TopicPartition(topic, 0): 1}), T0)
+
+    assert (lag.lag_records, lag.wait) == (4, None)
+
+
 def test_time_that_the_broker_set_is_said_to_be_its_own(broker, cluster) -> None:
     """Of topics with LogAppendTime."""
     topic = broker.topic(**{"message.timestamp.type": "LogAppendTime"})

@@ -6,7 +6,7 @@ Units: offsets count records; sizes are bytes as the log stores them, by the mea
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
@@ -14,8 +14,11 @@ from syncline.pipeline.client.log_sizes import log_sizes
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.decoding.chunks import decode
 from syncline.pipeline.decoding.headers import Part
-from syncline.pipeline.errors import BrokerError
+from syncline.pipeline.errors import BrokerError, OffsetOutOfRangeError
 from syncline.pipeline.source.offsets import Position
+
+# A partition may hold nothing but aborted records for long: it is not read to its end for one figure.
+_LOOKS_MAX: Final = 8
 
 
 class Since(IntEnum):
@@ -109,17 +112,31 @@ def _waits(
     found = {}
     for place, offset in offsets.items():
         if offset < ends[place]:
-            fetched = cluster.fetch(place, offset)
-            part = Part(*place, fetched.start, fetched.end, offset, ends[place], fetched.aborted)
-            wait = _wait(fetched.answer, part, now_ms)
+            wait = _wait_of(cluster, place, offset, ends[place], now_ms)
             if wait is not None:
                 found[place] = wait
     return found
 
 
-def _wait(answer: memoryview, part: Part, now_ms: int) -> Wait | None:
-    for decoded in decode(answer, [part], ("timestamp", "timestampType")):
-        time, kind = (decoded.columns[name][0] for name in ("timestamp", "timestampType"))
-        if time.is_valid:
-            return Wait(max(0, now_ms - time.value // 1_000), Since(kind.as_py()))
+def _wait_of(cluster: Cluster, place: TopicPartition, offset: int, end: int, now_ms: int) -> Wait | None:
+    """Return for how long the first record from `offset` on waits; None if a few looks find none, or it has no time."""
+    for _ in range(_LOOKS_MAX):
+        try:
+            fetched = cluster.fetch(place, offset)
+        except OffsetOutOfRangeError:
+            # The next record is the first that is left.
+            earliest = cluster.offsets({place: EARLIEST})[place]
+            if not offset < earliest < end:
+                return None
+            offset = earliest
+            continue
+        part = Part(*place, fetched.start, fetched.end, offset, end, fetched.aborted)
+        for decoded in decode(fetched.answer, [part], ("timestamp", "timestampType")):
+            time, kind = (decoded.columns[name][0] for name in ("timestamp", "timestampType"))
+            return Wait(max(0, now_ms - time.value // 1_000), Since(kind.as_py())) if time.is_valid else None
+        # Markers of transactions and records of aborted ones: none of them waits for this reader.
+        after = fetched.next_offset(offset)
+        if after == offset or after >= end:
+            return None
+        offset = after
     return None
