@@ -83,6 +83,15 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, factor, config=settings)])[name].result(30)
 
+    def create_on_first_broker(self, name: str, partitions: int) -> None:
+        """Create an empty topic whose only replicas are on the broker with the smallest id."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        first = min(admin.list_topics(timeout=10).brokers)
+        topic = NewTopic(name, partitions, replica_assignment=[[first]] * partitions, config={"retention.ms": "-1"})
+        admin.create_topics([topic])[name].result(30)
+
     def produce(self, topic: str, records, *, codec: str = "none", **settings) -> None:
         """Send (partition, key, value, timestamp_ms, headers) and wait until all are acknowledged."""
         from confluent_kafka import Producer

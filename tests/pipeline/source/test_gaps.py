@@ -12,7 +12,7 @@ from syncline.pipeline.errors import OptionError
 from syncline.pipeline.source.data_loss import Gap, GapReason, gap_rows
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.planning import whole_batch
-from syncline.pipeline.source.reading import read
+from syncline.pipeline.source.reading import _Task, read
 from syncline.pipeline.source.stream import Stream
 
 SCHEMA = pa.schema(
@@ -125,6 +125,56 @@ def test_stream_has_a_row_for_what_it_had_not_read_of_a_topic_that_was_created_a
         wanted = (Gap(TopicPartition(topic, 0), 4, None, GapReason.TOPIC_CREATED_AGAIN),)
         assert query.batch(first, second).gaps == wanted
         assert Stream(options, cluster).batch(first, second).gaps == wanted
+
+
+@pytest.mark.process
+def test_stream_has_a_row_for_what_expired_before_it_started(broker, bootstrap: str) -> None:
+    """Guards: starting offsets below the log were moved into it, and no row said so."""
+    topic = broker.topic()
+    broker.produce(topic, _records(10))
+    broker.delete_records(topic, 0, 6)
+    starts = f'{{"{topic}": {{"0": 2}}}}'
+    given = {"bootstrap": bootstrap, "subscribe": topic, "startingOffsets": starts, "includeGaps": "true"}
+    options = SourceOptions.parse(given, streaming=True)
+    with Cluster(options.client) as cluster:
+        query = Stream(options, cluster)
+        first = query.initial()
+        batch = query.batch(first, query.latest(first, everything=True))
+        known = cluster.whereabouts(item.place for item in batch.ranges)
+    rows = [row for part in read(options, SCHEMA, batch.ranges, known, batch.ids) for row in part.to_pylist()]
+
+    assert _gaps(rows) == [(2, 6, "expired")]
+    assert [row["offset"] for row in rows if row["gap"] is None] == [6, 7, 8, 9]
+
+
+@pytest.mark.process
+def test_rows_that_are_dropped_with_their_topic_are_in_its_gap(
+    broker, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: one answer has rows of a partition, and shows by another one that the topic was created again."""
+    monkeypatch.setattr("syncline.pipeline.client.retrying._LATE_METADATA_MS_MAX", 200)
+    topic = f"{broker.topic()}-placed"
+    # Both partitions on the same broker, before and after, so that one answer has both.
+    broker.create_on_first_broker(topic, partitions=2)
+    broker.produce(topic, _records(10) + _records(10, partition=1))
+    given = {"bootstrap": bootstrap, "subscribe": topic, "includeGaps": "true"}
+    options = SourceOptions.parse(given, streaming=False)
+    with Cluster(options.client) as cluster:
+        batch = whole_batch(cluster, options)
+        known = cluster.whereabouts(item.place for item in batch.ranges)
+    with Cluster.known(options.client, known, batch.ids) as cluster:
+        task = _Task(cluster, options, batch.ranges)
+        task.confirm()
+        broker.delete(topic)
+        broker.create_on_first_broker(topic, partitions=2)
+        broker.produce(topic, _records(10))
+        yielded = [arrived for answer in task.answers() for arrived in answer]
+
+    assert yielded == []
+    assert [(*gap.place, gap.start, gap.end, gap.reason.value) for gap in task.gaps] == [
+        (topic, 0, 0, 10, "topic gone"),
+        (topic, 1, 0, 10, "topic gone"),
+    ]
 
 
 @pytest.mark.process

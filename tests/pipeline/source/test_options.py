@@ -66,6 +66,8 @@ def test_options_prefer_a_timestamp_to_offsets() -> None:
         pytest.param({"endingOffsets": "earliest"}, "would read nothing", id="to earliest"),
         pytest.param({"startingTimestamp": "2013-01-01"}, "Unix milliseconds", id="time as text"),
         pytest.param({"failOnDataLoss": "yes"}, "write true or false", id="flag"),
+        pytest.param({"includeGaps": "some"}, "write true, false or all", id="gaps"),
+        pytest.param({"includeGaps": "all", "failOnDataLoss": "true"}, "remove one of the two", id="gaps and failing"),
         pytest.param({"minPartitions": "0"}, "whole number above 0", id="count"),
         pytest.param({"kafka.group.id": "g", "kafka.auto.offset.reset": "x"}, "use startingOffsets", id="forbidden"),
         pytest.param({"kafka.security.protocol": "TLS"}, "write PLAINTEXT, SSL", id="protocol"),

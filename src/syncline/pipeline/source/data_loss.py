@@ -1,6 +1,7 @@
 """What happens when records that a query should read are gone: an error, a line in the log, or a row that says so.
 
-With `includeGaps` a query has a row for each span of offsets that is gone, so that its table tells what it lacks.
+With `includeGaps` a query has a row for each span of offsets that is gone, so that its table tells what it lacks; with
+`includeGaps=all` also for each span that holds no record.
 
 Units: offsets count records; ends are exclusive.
 """
@@ -29,11 +30,13 @@ class GapReason(StrEnum):
     """The topic was deleted while the query read it; perhaps another one has its name now."""
     TOPIC_CREATED_AGAIN = "topic created again"
     """What was not read yet of the topic that had this name before; nobody knows how much that was."""
+    NO_RECORD = "no record"
+    """Not lost: what compaction or a transaction left has no record at these offsets for this reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of a partition that a query should have read and that are gone; `end` is None if it is not known."""
+    """Offsets of a partition that a query should have read and has no record of; `end` is None if it is not known."""
 
     place: TopicPartition
     start: int

@@ -54,6 +54,7 @@ class SourceOptions:
     slots: int | None
     include_headers: bool
     include_gaps: bool
+    include_vacancies: bool
     fail_on_data_loss: bool
     # By topic: read no other topic that has its name.
     topic_ids: Mapping[str, str]
@@ -68,7 +69,7 @@ class SourceOptions:
         starting = place_of(options, "starting", EveryPartition(LATEST if streaming else EARLIEST))
         ending = place_of(options, "ending", EveryPartition(LATEST))
         check_places(starting, ending, streaming=streaming)
-        include_gaps = flag(options, "includeGaps", default=False)
+        include_gaps = _has_gaps(options)
         fail_on_data_loss = flag(options, "failOnDataLoss", default=not include_gaps)
         if include_gaps and fail_on_data_loss:
             raise OptionError(
@@ -90,6 +91,7 @@ class SourceOptions:
             slots=count(options, "slots"),
             include_headers=flag(options, "includeHeaders", default=False),
             include_gaps=include_gaps,
+            include_vacancies=_has_vacancies(options),
             fail_on_data_loss=fail_on_data_loss,
             topic_ids=_topic_ids(options),
             commit_group=_commit_group(options),
@@ -100,8 +102,21 @@ class SourceOptions:
 def optional_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that options add to the default schema; called before the query's kind is known."""
     options = names.known(given)
-    added = {"headers": "includeHeaders", "gap": "includeGaps"}
-    return tuple(column for column, name in added.items() if flag(options, name, default=False))
+    headers = ("headers",) if flag(options, "includeHeaders", default=False) else ()
+    return (*headers, "gap") if _has_gaps(options) else headers
+
+
+def _has_gaps(options: Mapping[str, str]) -> bool:
+    """Return whether there are rows for what is gone."""
+    written = options.get("includeGaps", "false").strip().lower()
+    if written not in {"true", "false", "all"}:
+        refuse("includeGaps", options["includeGaps"], "write true, false or all")
+    return written != "false"
+
+
+def _has_vacancies(options: Mapping[str, str]) -> bool:
+    """Return whether there are rows for offsets without a record, too."""
+    return options.get("includeGaps", "").strip().lower() == "all"
 
 
 def _trigger(options: Mapping[str, str]) -> TriggerLimits:

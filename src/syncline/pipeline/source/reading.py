@@ -16,7 +16,7 @@ Units: offsets count records; ends are exclusive.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -24,12 +24,13 @@ from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.ahead import Ahead, Arrived, Span
 from syncline.pipeline.client.cluster import Cluster, Whereabouts
 from syncline.pipeline.client.offsets import EARLIEST
-from syncline.pipeline.decoding.chunks import decode
+from syncline.pipeline.decoding.chunks import Decoded, decode
 from syncline.pipeline.decoding.headers import Part
 from syncline.pipeline.errors import TopicGoneError
 from syncline.pipeline.source.data_loss import Gap, GapReason, gap_rows, report_loss
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.ranges import OffsetRange
+from syncline.pipeline.source.vacancies import Vacancies
 
 
 def read(
@@ -45,8 +46,8 @@ def read(
         task = _Task(cluster, options, wanted)
         if not options.fail_on_data_loss:
             task.confirm()
-        for answer in task.answers():
-            yield from _batches(answer, task.ends, schema)
+        rows_of = with_vacancies if options.include_vacancies else _records
+        yield from rows_of(task.answers(), task.ends, schema)
         task.confirm()
         if options.include_gaps and task.gaps:
             yield gap_rows(task.gaps, schema)
@@ -58,7 +59,7 @@ class _Task:
     def __init__(self, cluster: Cluster, options: SourceOptions, wanted: Sequence[OffsetRange]) -> None:
         self.ends = {item.place: item.end for item in wanted}
         self.gaps: list[Gap] = []
-        # How far each partition was read.
+        # How far the rows of each partition reach; what lies beyond is lost when its topic is.
         self._reached = {item.place: item.start for item in wanted}
         self._options = options
         self._cluster = cluster
@@ -75,7 +76,11 @@ class _Task:
                     for answer in self._ahead.answers():
                         for arrived in answer:
                             self._heed(arrived)
-                        yield [arrived for arrived in answer if arrived.place in self.ends]
+                        # One part of an answer can tell that a topic is gone, and then the others are not read either.
+                        kept = [arrived for arrived in answer if arrived.place in self.ends]
+                        for arrived in kept:
+                            self._reached[arrived.place] = max(self._reached[arrived.place], arrived.next_offset)
+                        yield kept
                 except TopicGoneError as error:
                     self._lose(error)
                 else:
@@ -96,7 +101,6 @@ class _Task:
         place, end = arrived.place, self.ends.get(arrived.place)
         if end is None:
             return
-        self._reached[place] = arrived.next_offset
         if arrived.is_gone:
             self._go_on_after_loss(place, arrived.offset, end)
         elif not _waits(arrived):
@@ -108,6 +112,7 @@ class _Task:
         elif time.monotonic() - self._waiting_since_s[place] > self._options.client.patience_ms / 1000:
             what = f"{place} ends at offset {arrived.offset}, before {end}, where it ended when planned"
             self._report(what, Gap(place, arrived.offset, end, GapReason.CUT))
+            self._reached[place] = end
             self._ahead.drop(place)
 
     def _is_still_there(self, place: TopicPartition) -> bool:
@@ -156,9 +161,38 @@ def _waits(arrived: Arrived) -> bool:
     return arrived.next_offset == arrived.offset and (arrived.is_first or readable_end <= arrived.offset)
 
 
-def _batches(
-    answer: Sequence[Arrived], ends: Mapping[TopicPartition, int], schema: pa.Schema
+def _records(
+    answers: Iterable[Sequence[Arrived]], ends: Mapping[TopicPartition, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the records of answers below the `ends`."""
+    for answer in answers:
+        for decoded in _decoded(answer, ends, _names(schema)):
+            yield _rows(decoded, schema)
+
+
+def with_vacancies(
+    answers: Iterable[Sequence[Arrived]], ends: Mapping[TopicPartition, int], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of answers below the `ends`, and rows for the offsets that hold none."""
+    vacancies = Vacancies()
+    names = sorted({"offset", *_names(schema)})
+    for answer in answers:
+        gaps: list[Gap] = []
+        # One partition after the other, as the rows of many do not say which is whose unless these columns are read.
+        for arrived in answer:
+            found = []
+            for decoded in _decoded([arrived], ends, names):
+                found.append(decoded.columns["offset"].to_numpy())
+                yield _rows(decoded, schema)
+            gaps += vacancies.read(arrived.place, arrived.offset, arrived.next_offset, found)
+        if gaps:
+            yield gap_rows(gaps, schema)
+    rest = vacancies.rest()
+    if rest:
+        yield gap_rows(rest, schema)
+
+
+def _decoded(answer: Sequence[Arrived], ends: Mapping[TopicPartition, int], names: Sequence[str]) -> Iterator[Decoded]:
     parts = [
         Part(
             *arrived.place,
@@ -171,13 +205,18 @@ def _batches(
         for arrived in answer
         if arrived.fetched.end > arrived.fetched.start
     ]
-    if not parts:
-        return
-    # A record is no gap.
-    names = [name for name in schema.names if name != "gap"]
-    for decoded in decode(answer[0].fetched.answer, parts, names):
-        columns = [
-            decoded.columns[column.name] if column.name in decoded.columns else pa.nulls(decoded.row_count, column.type)
-            for column in schema
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    if parts:
+        yield from decode(answer[0].fetched.answer, parts, names)
+
+
+def _names(schema: pa.Schema) -> list[str]:
+    """Return the columns that records have: a record is no gap."""
+    return [name for name in schema.names if name != "gap"]
+
+
+def _rows(decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        decoded.columns[column.name] if column.name != "gap" else pa.nulls(decoded.row_count, column.type)
+        for column in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

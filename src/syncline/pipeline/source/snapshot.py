@@ -5,10 +5,10 @@
     fixed = snapshot({"bootstrap": "localhost:9092", "subscribe": "flights,airports"})
     spark.read.format("syncline").options(**fixed).load()
 
-All ends are of one moment, of all partitions that there are then. With `read_committed` they lie below open
-transactions, so what is read does not change when these end. The options are text: a job can keep them as JSON. When
-records of a snapshot are gone, or its topics were deleted and created again, queries fail with `DataLossError`, or say
-so in their rows (`includeGaps`).
+Ends are asked for once, one leader after the other, of all partitions that there are then. With `read_committed` they
+lie below open transactions, so what is read does not change when these end. The options are text, with passwords if
+any were given: a job can keep them as JSON, without those. When records of a snapshot are gone, or its topics were
+deleted and created again, queries fail with `DataLossError`, or say so in their rows (`includeGaps`).
 
 Units: offsets count records; ends are exclusive.
 """

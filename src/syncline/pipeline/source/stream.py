@@ -64,8 +64,11 @@ class Stream:
             present = all_present(self.cluster, self.options)
             starting = self.options.starting
             starts = resolve(self.cluster, self.options, present.places, starting, "starting")
-            starts = within_log(self.cluster, self.options, starting, starts, "starting")
-            self._initial = as_json(Position(starts, present.ids))
+            held = within_log(self.cluster, self.options, starting, starts, "starting")
+            if self.options.include_gaps:
+                # The tasks of the first batches find what the log no longer holds, and have rows for it.
+                held = {place: min(offset, starts[place]) for place, offset in held.items()}
+            self._initial = as_json(Position(held, present.ids))
         return self._initial
 
     def stop_at_present_ends(self) -> None:
