@@ -31,10 +31,27 @@ class Record:
         """Return its timestamp."""
         return T0 + 1000 * self.offset
 
-    def row(self, *, with_headers: bool) -> list[Any]:
+    def row(self, *, with_headers: bool, with_gap: bool) -> list[Any]:
         """Return the row that `live_rows` makes of it."""
         cells = [self.topic, self.partition, self.offset, self.time_ms, 0, _hex(self.key), _hex(self.value)]
-        return [*cells, _json(self.headers)] if with_headers else cells
+        return [*cells, *([_json(self.headers)] if with_headers else []), *([None] if with_gap else [])]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A row for offsets that are gone."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    reason: str
+
+    @property
+    def row(self) -> list[Any]:
+        """Return the row that `live_rows` makes of it."""
+        gap = json.dumps({"end": self.end, "reason": self.reason}, separators=(",", ":"))
+        return [self.topic, self.partition, self.offset, None, None, None, None, gap]
 
 
 def _hex(content: bytes | None) -> str | None:
@@ -74,14 +91,16 @@ class Case:
     streams: bool = False
     is_ours: bool = False
     batch_records_max: int | None = None
+    missing: tuple[Missing, ...] = ()
 
     @property
     def rows(self) -> list[list[Any]]:
         """Return the rows that it is to return, sorted."""
         assert self.meant is not None
         with_headers = self.options.get("includeHeaders") == "true"
-        rows = [record.row(with_headers=with_headers) for record in KEPT if self.meant(record)]
-        return sorted(rows, key=lambda row: row[:3])
+        with_gap = self.options.get("includeGaps", "false") != "false"
+        rows = [record.row(with_headers=with_headers, with_gap=with_gap) for record in KEPT if self.meant(record)]
+        return sorted([*rows, *(missing.row for missing in self.missing)], key=lambda row: row[:3])
 
 
 def _of(*topics: str) -> Meant:
@@ -108,6 +127,9 @@ def _nothing(_record: Record) -> bool:
 
 
 SUBSCRIBE = {"subscribe": PLAIN}
+FROM_LOST = {"subscribe": CUT, "startingOffsets": json.dumps({CUT: {"0": 2}})}
+LOST = Missing(CUT, 0, 2, CUT_AT, "expired")
+OTHER_ID = {**SUBSCRIBE, "topicIds": json.dumps({PLAIN: "AAAAAAAAAAAAAAAAAAAAAQ"})}
 EARLIEST = {**SUBSCRIBE, "startingOffsets": "earliest"}
 
 BATCHES = [
@@ -166,8 +188,18 @@ BATCHES = [
     Case("kept-records", {"subscribe": CUT}, _of(CUT)),
     Case(
         "lost-records",
-        {"subscribe": CUT, "startingOffsets": json.dumps({CUT: {"0": 2}}), "failOnDataLoss": "false"},
+        {**FROM_LOST, "failOnDataLoss": "false"},
         _of(CUT),
+    ),
+    Case("gaps", {**FROM_LOST, "includeGaps": "true"}, _of(CUT), is_ours=True, missing=(LOST,)),
+    Case("gaps-and-vacancies", {**FROM_LOST, "includeGaps": "all"}, _of(CUT), is_ours=True, missing=(LOST,)),
+    Case("no-gaps", {**SUBSCRIBE, "includeGaps": "all"}, _of(PLAIN), is_ours=True),
+    Case(
+        "gaps-of-another-topic",
+        {**OTHER_ID, "includeGaps": "true"},
+        _nothing,
+        is_ours=True,
+        missing=(Missing(PLAIN, 0, 0, 300, "topic gone"), Missing(PLAIN, 1, 0, 40, "topic gone")),
     ),
     Case("committed", {**SUBSCRIBE, "kafka.isolation.level": "read_committed"}, _of(PLAIN)),
     Case("group-id", {**SUBSCRIBE, "kafka.group.id": "live", "groupIdPrefix": "live"}, _of(PLAIN)),
@@ -233,6 +265,7 @@ STREAMS = [
         streams=True,
         is_ours=True,
     ),
+    Case("stream-gaps", {**FROM_LOST, "includeGaps": "true"}, _of(CUT), streams=True, is_ours=True, missing=(LOST,)),
 ]
 
 REFUSED = [
@@ -249,7 +282,9 @@ REFUSED = [
     Case("refused-no-such-time", {**SUBSCRIBE, "startingTimestamp": str(T0 + 10**9)}, None),
     Case("refused-reset", {**SUBSCRIBE, "kafka.auto.offset.reset": "earliest"}, None),
     Case("refused-no-tasks", {**SUBSCRIBE, "minPartitions": "0"}, None),
-    Case("refused-lost-records", {"subscribe": CUT, "startingOffsets": json.dumps({CUT: {"0": 2}})}, None),
+    Case("refused-lost-records", FROM_LOST, None),
+    Case("refused-another-topic", OTHER_ID, None, is_ours=True),
+    Case("refused-gaps", {**FROM_LOST, "includeGaps": "true", "failOnDataLoss": "true"}, None, is_ours=True),
     Case(
         "refused-past-the-end",
         {**SUBSCRIBE, "endingOffsets": _places(301, 1, 0), "kafkaConsumer.pollTimeoutMs": "3000"},

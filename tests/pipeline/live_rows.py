@@ -35,7 +35,9 @@ def rows_of(spark: Any, kind: str, case: dict[str, Any], bootstrap: str) -> dict
 
 
 def _columns(options: dict[str, str]) -> tuple[str, ...]:
-    return (*COLUMNS, "to_json(headers) as headers") if options.get("includeHeaders") == "true" else COLUMNS
+    headers = ("to_json(headers) as headers",) if options.get("includeHeaders") == "true" else ()
+    gaps = ("to_json(gap) as gap",) if options.get("includeGaps", "false") != "false" else ()
+    return (*COLUMNS, *headers, *gaps)
 
 
 def _batch(spark: Any, kind: str, options: dict[str, str]) -> list[list[list[Any]]]:

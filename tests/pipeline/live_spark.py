@@ -10,16 +10,23 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from syncline.model.ids import TopicPartition
+from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.security_options import OWN_NAMES
 from syncline.pipeline.source import names
+from syncline.pipeline.source.lag import Since, lag_of
+from syncline.pipeline.source.offsets import Position
+from syncline.pipeline.source.options import SourceOptions
+from syncline.pipeline.source.snapshot import snapshot
 from tests.cluster import cluster as syncline_cluster
 from tests.conformance import apache_kafka
 from tests.conformance.live import wait_for_listener
@@ -169,11 +176,8 @@ def _connector() -> tuple[Path, str]:
 
 def test_committed_reading_hides_aborted_transactions(spark, kafka: Filled) -> None:
     """Guards: kafka.isolation.level. Syncline has no transactions yet, so Apache Kafka alone can show it."""
-    from confluent_kafka import Producer
-
     topic = kafka.broker.topic()
-    producer = Producer({"bootstrap.servers": kafka.broker.bootstrap, "transactional.id": "live"})
-    producer.init_transactions(30)
+    producer = _transactions(kafka, "hides")
     for name, end in (
         ("a", producer.commit_transaction),
         ("b", producer.abort_transaction),
@@ -192,6 +196,92 @@ def test_committed_reading_hides_aborted_transactions(spark, kafka: Filled) -> N
 
     assert values("read_committed") == {"a", "c"}
     assert values("read_uncommitted") == {"a", "b", "c"}
+
+
+def test_vacancies_are_what_transactions_leave(spark, kafka: Filled) -> None:
+    """Guards: includeGaps=all. Three records and a marker, three aborted ones and a marker, two more and a marker."""
+    topic = kafka.broker.topic()
+    producer = _transactions(kafka, "vacancies")
+    _transaction(producer, topic, 3, producer.commit_transaction)
+    _transaction(producer, topic, 3, producer.abort_transaction)
+    _transaction(producer, topic, 2, producer.commit_transaction)
+
+    def vacant(level: str, which: str) -> tuple[list[int], list[tuple[int, int, str]]]:
+        options = {"subscribe": topic, "kafka.isolation.level": level, "includeGaps": which, "fetchBytes": "1"}
+        rows = spark.read.format("syncline").options(bootstrap=kafka.broker.bootstrap, **options).load().collect()
+        gaps = sorted((row.offset, row.gap.end, row.gap.reason) for row in rows if row.gap)
+        return sorted(row.offset for row in rows if not row.gap), gaps
+
+    assert vacant("read_committed", "all") == ([0, 1, 2, 8, 9], [(3, 8, "no record"), (10, 11, "no record")])
+    assert vacant("read_uncommitted", "all") == (
+        [0, 1, 2, 4, 5, 6, 8, 9],
+        [(3, 4, "no record"), (7, 8, "no record"), (10, 11, "no record")],
+    )
+    assert vacant("read_committed", "true") == ([0, 1, 2, 8, 9], [])
+
+
+def test_committed_snapshot_stays_when_transactions_end(spark, kafka: Filled) -> None:
+    """Guards: a snapshot taken under an open transaction has none of it, however that ends; text keeps it."""
+    topic = kafka.broker.topic()
+    producer = _transactions(kafka, "snapshot")
+    _transaction(producer, topic, 4, producer.commit_transaction)
+
+    def take(level: str) -> str:
+        given = {"bootstrap": kafka.broker.bootstrap, "subscribe": topic, "kafka.isolation.level": level}
+        return json.dumps(snapshot(given))
+
+    def offsets(fixed: str) -> list[int]:
+        return sorted(row.offset for row in spark.read.format("syncline").options(**json.loads(fixed)).load().collect())
+
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    committed, uncommitted = take("read_committed"), take("read_uncommitted")
+    before = offsets(committed), offsets(uncommitted)
+    producer.commit_transaction(30)
+    _transaction(producer, topic, 2, producer.commit_transaction)
+
+    # The error below keeps this frame, and a producer that outlives its broker complains.
+    del producer
+    assert (offsets(committed), offsets(uncommitted)) == before == ([0, 1, 2, 3], [0, 1, 2, 3, 5])
+    kafka.broker.recreate(topic)
+    with pytest.raises(Exception, match=f"topic {topic} was deleted and created again: it has the id"):
+        offsets(committed)
+
+
+def test_next_record_behind_aborted_ones_waits(kafka: Filled) -> None:
+    """Guards: the lag in time was unknown where a marker or an aborted record lay at the position."""
+    topic = kafka.broker.topic(**{"message.timestamp.type": "LogAppendTime"})
+    producer = _transactions(kafka, "waits")
+    _transaction(producer, topic, 3, producer.abort_transaction)
+    _transaction(producer, topic, 1, producer.commit_transaction)
+    given = {"bootstrap": kafka.broker.bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+    options = SourceOptions.parse(given, streaming=True)
+    now_ms = time.time_ns() // 1_000_000
+    with Cluster(replace(options.client, fetch_bytes_max=1)) as cluster:
+        behind, done = (
+            lag_of(cluster, Position({TopicPartition(topic, 0): offset}), now_ms)[0].wait for offset in (0, 5)
+        )
+
+    assert behind is not None
+    assert behind.since is Since.APPEND
+    assert behind.ms < 60_000
+    # What lies ahead of it is a marker.
+    assert done is None
+
+
+def _transactions(kafka: Filled, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": kafka.broker.bootstrap, "transactional.id": f"live-{name}"})
+    producer.init_transactions(30)
+    return producer
+
+
+def _transaction(producer: Producer, topic: str, total: int, end: Callable[[float], object]) -> None:
+    producer.begin_transaction()
+    for number in range(total):
+        producer.produce(topic, b"v%d" % number, partition=0)
+    producer.flush(30)
+    end(30)
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
