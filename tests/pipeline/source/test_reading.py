@@ -158,3 +158,8 @@ def test_batch_is_weighed_by_the_bytes_of_its_partitions(broker, bootstrap: str)
     assert counts[0] <= 2
     assert counts[1] >= 18
     assert planned().record_bytes == {}
+
+    broker.produce(topic, [(1, None, b"v" * 4_000, 1_600_000_000_000, ())] * 1_200)
+    sizes = planned().record_bytes
+
+    assert 0 < 20 * sizes[TopicPartition(topic, 0)] < sizes[TopicPartition(topic, 1)]

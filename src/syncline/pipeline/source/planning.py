@@ -21,8 +21,10 @@ from syncline.pipeline.source.ranges import OffsetRange, divide
 
 # Brokers that do not mark them as internal have them all the same.
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Fewer records are read by so few tasks that it is not worth asking how large they are.
-_WEIGHED_RECORDS_MIN: Final = 100_000
+# To ask how large records are costs about a tenth of a millisecond for each partition. So much is worth that: this many
+# records of each partition, as they may be large, and this many at all.
+_WEIGHED_RECORDS_PER_PARTITION: Final = 1_000
+_WEIGHED_RECORDS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ def _other_topics(options: SourceOptions, present: Present) -> set[str]:
 def _record_bytes(cluster: Cluster, options: SourceOptions, bounds: Bounds) -> Mapping[TopicPartition, float]:
     """Return how large records are, where that may change which task reads what."""
     read = {place: bounds.ends[place] - start for place, start in bounds.starts.items() if bounds.ends[place] > start}
-    is_large = options.partitions_min is not None or sum(read.values()) >= _WEIGHED_RECORDS_MIN
+    enough = min(_WEIGHED_RECORDS_PER_PARTITION * len(read), _WEIGHED_RECORDS)
+    is_large = options.partitions_min is not None or sum(read.values()) >= enough
     return mean_record_bytes(cluster, read, log_sizes_if_told) if is_large and len(read) > 1 else {}
 
 
