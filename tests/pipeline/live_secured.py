@@ -23,6 +23,8 @@ from syncline.pipeline.client.connection import Connection
 from syncline.pipeline.client.messages import Api
 from syncline.pipeline.client.security_options import security
 from syncline.pipeline.client.settings import ClientSettings
+from syncline.pipeline.source.options import SourceOptions
+from syncline.pipeline.source.planning import Batch, whole_batch
 from tests.pipeline import secured_kafka
 from tests.pipeline.client.certificates import Authority
 from tests.pipeline.secured_kafka import ALICE, BOB, SESSION_MS, SecuredKafka
@@ -333,6 +335,27 @@ def test_missing_acl(count, kafka: SecuredKafka, tmp_path: Path) -> None:
     _refused("for user alice", lambda: count("SASL_SSL", *ssl, alice, topic="closed"))
     told = r"denies the fetch of described-0 at offset 0 .*for user alice, on 127.0.0.1"
     _refused(told, lambda: count("SASL_SSL", *ssl, alice, topic="described"))
+
+
+def test_tasks_are_divided_by_offsets_without_the_right_to_describe_the_cluster(
+    count, kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    """Guards: a query that would like to know the sizes of partitions, and whose user may not."""
+    cut = {"subscribe": "secured", "minPartitions": "9"}
+    alice = {**_protocol("SASL_SSL"), **_trusting(kafka), **_login("PLAIN", tmp_path)}
+
+    def planned(listener: str, given: dict[str, str]) -> Batch:
+        options = SourceOptions.parse({"bootstrap": kafka.bootstrap(listener), **cut, **given}, streaming=False)
+        with Cluster(options.client) as cluster:
+            return whole_batch(cluster, options)
+
+    allowed, denied = planned("PLAINTEXT", {}), planned("SASL_SSL", alice)
+
+    assert len(allowed.record_bytes) == 4
+    assert denied.record_bytes == {}
+    assert sum(item.record_count for item in denied.ranges) == RECORDS
+    assert len(denied.ranges) >= 8
+    assert count("SASL_SSL", alice, {"minPartitions": "9"}) == RECORDS
 
 
 def test_missing_and_foreign_client_certificates(count, kafka: SecuredKafka, tmp_path: Path) -> None:
