@@ -196,10 +196,10 @@ BATCHES = [
     Case("no-gaps", {**SUBSCRIBE, "includeGaps": "all"}, _of(PLAIN), is_ours=True),
     Case(
         "gaps-of-another-topic",
-        {**OTHER_ID, "includeGaps": "true"},
+        {**OTHER_ID, "includeGaps": "true", "startingOffsets": _places(7, 0, 0), "endingOffsets": _places(300, 40, 0)},
         _nothing,
         is_ours=True,
-        missing=(Missing(PLAIN, 0, 0, 300, "topic gone"), Missing(PLAIN, 1, 0, 40, "topic gone")),
+        missing=(Missing(PLAIN, 0, 7, 300, "topic gone"), Missing(PLAIN, 1, 0, 40, "topic gone")),
     ),
     Case("committed", {**SUBSCRIBE, "kafka.isolation.level": "read_committed"}, _of(PLAIN)),
     Case("group-id", {**SUBSCRIBE, "kafka.group.id": "live", "groupIdPrefix": "live"}, _of(PLAIN)),

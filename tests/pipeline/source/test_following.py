@@ -5,7 +5,7 @@ import json
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.source.following import Seen, continued, moved
 from syncline.pipeline.source.offsets import Position, as_json, from_json
-from syncline.pipeline.source.planning import Present
+from syncline.pipeline.source.presence import Present
 
 ZERO, ONE, OTHER = TopicPartition("flights", 0), TopicPartition("flights", 1), TopicPartition("trains", 0)
 READ = Position({ZERO: 1000}, {"flights": "old"})

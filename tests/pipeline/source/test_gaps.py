@@ -110,7 +110,7 @@ def test_stream_has_a_row_for_what_it_had_not_read_of_a_topic_that_was_created_a
     broker, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows where the old one ended. The same batch, planned again, has the same row."""
-    monkeypatch.setattr("syncline.pipeline.source.stream._LATE_METADATA_MS_MAX", 200)
+    monkeypatch.setattr("syncline.pipeline.source.presence._LATE_METADATA_MS_MAX", 200)
     topic = broker.topic()
     broker.produce(topic, _records(4))
     given = {"bootstrap": bootstrap, "subscribe": topic, "startingOffsets": "earliest", "includeGaps": "true"}

@@ -98,3 +98,39 @@ def test_topic_ids_are_not_for_streams() -> None:
     """A stream has the ids in its checkpoint."""
     with pytest.raises(OptionError, match="topicIds"):
         SourceOptions.parse({"bootstrap": "h:1", "subscribe": "t", "topicIds": '{"t": "x"}'}, streaming=True)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("becomes", ["deleted", "smaller"])
+def test_snapshot_whose_topic_or_partition_is_gone_fails_or_says_so(broker, bootstrap: str, becomes: str) -> None:
+    """Guards: advice to create the topic, or to correct an option that nobody wrote; and no rows of gaps."""
+    topic, kept = broker.topic(partitions=2), broker.topic()
+    broker.produce(topic, _records(5) + _records(3, partition=1))
+    broker.produce(kept, _records(2))
+    fixed = snapshot({"bootstrap": bootstrap, "subscribe": f"{topic},{kept}"})
+    broker.delete(topic) if becomes == "deleted" else broker.recreate(topic)
+
+    with pytest.raises(DataLossError, match=rf"topic {topic} was deleted.*set the option failOnDataLoss"):
+        _planned(fixed)
+    options = SourceOptions.parse({**fixed, "includeGaps": "true"}, streaming=False)
+    with Cluster(options.client) as cluster:
+        batch = whole_batch(cluster, options)
+    assert [(*item.place, item.start, item.end) for item in batch.ranges] == [(kept, 0, 0, 2)]
+    assert [(*gap.place, gap.start, gap.end, gap.reason.value) for gap in batch.gaps] == [
+        (topic, 0, 0, 5, "topic gone"),
+        (topic, 1, 0, 3, "topic gone"),
+    ]
+
+
+@pytest.mark.process
+def test_gap_of_another_topic_has_no_end_where_the_options_say_none(broker, bootstrap: str) -> None:
+    """Guards: offsets of the topic that has the name now were told as those of the one that is gone."""
+    topic = broker.topic()
+    broker.produce(topic, _records(5))
+    given = {"bootstrap": bootstrap, "subscribe": topic, "topicIds": f'{{"{topic}": "AAAAAAAAAAAAAAAAAAAAAQ"}}'}
+    options = SourceOptions.parse({**given, "includeGaps": "true"}, streaming=False)
+    with Cluster(options.client) as cluster:
+        batch = whole_batch(cluster, options)
+
+    assert batch.ranges == ()
+    assert [(gap.start, gap.end, gap.reason.value) for gap in batch.gaps] == [(0, None, "topic gone")]

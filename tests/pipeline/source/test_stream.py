@@ -43,7 +43,7 @@ def stream(bootstrap: str) -> Iterator[Callable[..., Stream]]:
 @pytest.fixture(autouse=True)
 def no_broker_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests wait until all brokers know of a deletion; the stream need not."""
-    monkeypatch.setattr("syncline.pipeline.source.stream._LATE_METADATA_MS_MAX", 200)
+    monkeypatch.setattr("syncline.pipeline.source.presence._LATE_METADATA_MS_MAX", 200)
 
 
 def _spans(batch: Batch) -> dict[TopicPartition, tuple[int, int]]:

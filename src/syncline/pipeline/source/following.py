@@ -17,7 +17,7 @@ from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.source.offsets import Position
-from syncline.pipeline.source.planning import Present
+from syncline.pipeline.source.presence import Present
 
 
 @dataclass(frozen=True, slots=True)

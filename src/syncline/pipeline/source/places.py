@@ -6,8 +6,8 @@ Units: offsets count records, ending offsets are exclusive; timestamps are Unix 
 earliest and -1 for the latest offset, in JSON as in the connector.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from syncline.model.ids import TopicPartition
@@ -37,6 +37,20 @@ class PerPartition:
 
 
 Place: TypeAlias = EveryPartition | PerPartition
+
+
+def written(place: Place) -> dict[TopicPartition, int]:
+    """Return the offsets that the user wrote as such."""
+    if isinstance(place, EveryPartition) or place.by_time:
+        return {}
+    return {partition: offset for partition, offset in place.values.items() if offset >= 0}
+
+
+def without(place: Place, topics: Container[str]) -> Place:
+    """Return the place without those of some topics."""
+    if isinstance(place, EveryPartition):
+        return place
+    return replace(place, values={key: value for key, value in place.values.items() if key.topic not in topics})
 
 
 def place_of(options: Mapping[str, str], side: Side, default: EveryPartition) -> Place:

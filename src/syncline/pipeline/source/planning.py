@@ -3,36 +3,27 @@
 Units: offsets count records; ends are exclusive.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.log_sizes import log_sizes_if_told
-from syncline.pipeline.client.metadata import Topic
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
-from syncline.pipeline.errors import BrokerError, OptionError
+from syncline.pipeline.errors import OptionError
 from syncline.pipeline.source.data_loss import Gap, GapReason, report_loss
+from syncline.pipeline.source.identities import gaps_of, topics_gone
 from syncline.pipeline.source.lag import mean_record_bytes
 from syncline.pipeline.source.options import SourceOptions
-from syncline.pipeline.source.places import EveryPartition, Place, Side
+from syncline.pipeline.source.places import EveryPartition, Place, Side, without
+from syncline.pipeline.source.presence import check_present, present_settled
 from syncline.pipeline.source.ranges import OffsetRange, divide
 
-# Brokers that do not mark them as internal have them all the same.
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # To ask how large records are costs about a tenth of a millisecond for each partition. So much is worth that: this many
 # records of each partition, as they may be large, and this many at all.
 _WEIGHED_RECORDS_PER_PARTITION: Final = 1_000
 _WEIGHED_RECORDS: Final = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """What exists of a query's topics: their partitions, sorted, and their ids, empty where no broker told one."""
-
-    places: tuple[TopicPartition, ...]
-    ids: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +58,16 @@ def whole_batch(cluster: Cluster, options: SourceOptions) -> Batch:
 
 def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
     """Return where a batch query starts and ends."""
-    present = all_present(cluster, options)
-    starts = resolve(cluster, options, present.places, options.starting, "starting")
-    ends = resolve(cluster, options, present.places, options.ending, "ending")
+    found = present_settled(cluster, options, lambda found: not topics_gone(options, found.ids))
+    gone = topics_gone(options, found.ids)
+    for what in gone.values():
+        report_loss(what, fail=options.fail_on_data_loss)
+    gaps = list(gaps_of(options, gone, found.places))
+    present = found.without(gone)
+    check_present(present, options, without=gone)
+    starting, ending = without(options.starting, gone), without(options.ending, gone)
+    starts = resolve(cluster, options, present.places, starting, "starting")
+    ends = resolve(cluster, options, present.places, ending, "ending")
     for place in present.places:
         # By time, both ends may lie beyond the last record: then there is nothing to read, and no error.
         if starts[place] > ends[place] and not (options.starting.by_time or options.ending.by_time):
@@ -77,12 +75,8 @@ def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
                 f"{place} would be read from offset {starts[place]} to {ends[place]}: "
                 "endingOffsets must not be below startingOffsets"
             )
-    others = _other_topics(options, present)
-    gaps = [Gap(place, starts[place], ends[place], GapReason.TOPIC_GONE) for place in starts if place.topic in others]
-    starts = {place: offset for place, offset in starts.items() if place.topic not in others}
-    ends = {place: ends[place] for place in starts}
-    low = within_log(cluster, options, options.starting, starts, "starting")
-    high = within_log(cluster, options, options.ending, ends, "ending")
+    low = within_log(cluster, options, starting, starts, "starting")
+    high = within_log(cluster, options, ending, ends, "ending")
     for place, wanted in starts.items():
         if low[place] > wanted:
             gaps.append(Gap(place, wanted, min(low[place], ends[place]), GapReason.EXPIRED))
@@ -91,61 +85,12 @@ def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
     return Bounds(present.ids, low, high, tuple(gap for gap in gaps if gap.end is None or gap.start < gap.end))
 
 
-def _other_topics(options: SourceOptions, present: Present) -> set[str]:
-    """Return the topics that are not those of the option `topicIds`; raise if `failOnDataLoss` is set."""
-    unknown = sorted(options.topic_ids.keys() - present.ids.keys())
-    if unknown:
-        raise OptionError(f"option topicIds names {', '.join(unknown)}, which the query does not read")
-    others = set()
-    for topic, wanted in sorted(options.topic_ids.items()):
-        # Brokers that tell no ids cannot tell the topics apart either.
-        found = present.ids[topic]
-        if found and found != wanted:
-            what = f"topic {topic} was deleted and created again: it has the id {found}, and topicIds says {wanted}"
-            report_loss(what, fail=options.fail_on_data_loss)
-            others.add(topic)
-    return others
-
-
 def _record_bytes(cluster: Cluster, options: SourceOptions, bounds: Bounds) -> Mapping[TopicPartition, float]:
     """Return how large records are, where that may change which task reads what."""
     read = {place: bounds.ends[place] - start for place, start in bounds.starts.items() if bounds.ends[place] > start}
     enough = min(_WEIGHED_RECORDS_PER_PARTITION * len(read), _WEIGHED_RECORDS)
     is_large = options.partitions_min is not None or sum(read.values()) >= enough
     return mean_record_bytes(cluster, read, log_sizes_if_told) if is_large and len(read) > 1 else {}
-
-
-def present_now(cluster: Cluster, options: SourceOptions) -> Present:
-    """Return what exists now of the topics that the options name; those that do not exist are left out."""
-    topics = options.topics
-    if topics.pattern is not None:
-        found = {
-            name: topic
-            for name, topic in cluster.describe(None).items()
-            if not (topic.is_internal or name in _INTERNAL) and topics.pattern.matches(name)
-        }
-        return _present(found)
-    if topics.names:
-        return _present(cluster.describe(topics.names))
-    present = _present(cluster.describe(place.topic for place in topics.assigned))
-    existing = set(present.places)
-    return Present(tuple(place for place in topics.assigned if place in existing), present.ids)
-
-
-def all_present(cluster: Cluster, options: SourceOptions) -> Present:
-    """Return what exists of the topics at the beginning of a query; raise for a named one that does not exist."""
-    present = present_now(cluster, options)
-    wanted = {*options.topics.names, *(place.topic for place in options.topics.assigned)}
-    missing = sorted(wanted - present.ids.keys())
-    if missing:
-        raise BrokerError(
-            f"topic {', '.join(missing)} does not exist on {options.client.bootstrap_text}: "
-            "create it first, or correct its name in the option subscribe or assign"
-        )
-    for place in options.topics.assigned:
-        if place not in present.places:
-            raise OptionError(f"option assign names {place}, which does not exist: remove it or correct the number")
-    return present
 
 
 def resolve(
@@ -222,10 +167,3 @@ def ranges_of(
 def _why_below(options: SourceOptions, side: Side) -> str:
     is_committed = side == "ending" and options.client.read_committed
     return " that no open transaction holds back" if is_committed else ""
-
-
-def _present(topics: Mapping[str, Topic]) -> Present:
-    places: Iterable[TopicPartition] = (
-        TopicPartition(name, index) for name, topic in topics.items() for index in topic.leaders
-    )
-    return Present(tuple(sorted(places)), {name: topic.id for name, topic in topics.items()})

@@ -33,13 +33,11 @@ from syncline.pipeline.source.lag import mean_record_bytes
 from syncline.pipeline.source.limits import backlog, limit, limit_bytes
 from syncline.pipeline.source.offsets import Position, StreamOffset, as_json, from_json
 from syncline.pipeline.source.options import SourceOptions
-from syncline.pipeline.source.planning import Batch, Present, all_present, present_now, ranges_of, resolve, within_log
+from syncline.pipeline.source.planning import Batch, ranges_of, resolve, within_log
+from syncline.pipeline.source.presence import Present, all_present, present_now, present_settled
 
 log = logging.getLogger(__name__)
 
-# A broker that has just started may not know all topics yet.
-_LATE_METADATA_MS_MAX: Final = 2_000
-_ASK_AGAIN_MS: Final = 250
 _SIZES_AGE_MS_MAX: Final = 10_000
 
 
@@ -143,14 +141,10 @@ class Stream:
             log.warning("offsets were not committed to the consumer group: %s", error)
 
     def _present(self, read: Position) -> Present:
-        """Return what exists; if a topic seems to be gone, wait until no broker can be late with its metadata."""
-        deadline_s = time.monotonic() + _LATE_METADATA_MS_MAX / 1000
-        while True:
-            present = present_now(self.cluster, self.options)
-            is_news = not self._reported.issuperset(topics_lost(read, present))
-            if not is_news or time.monotonic() > deadline_s:
-                return present
-            time.sleep(_ASK_AGAIN_MS / 1000)
+        """Return what exists; that a topic is gone must be sure if it is news."""
+        return present_settled(
+            self.cluster, self.options, lambda found: self._reported.issuperset(topics_lost(read, found))
+        )
 
     def _still_there(self, goal: Position) -> dict[TopicPartition, int]:
         """Return the ends of a batch that another process planned, without what is gone since."""
