@@ -583,11 +583,12 @@ def test_move_that_cannot_be_in_time_says_by_how_much_it_is_late(serve: Serve, p
 
     def crawl(cluster: ScriptedKafka) -> None:
         cluster.sizes[FOO_0, 5] = cluster.sizes.get((FOO_0, 5), 0) + 1000
-        if time.monotonic() - begun_s > 3.5:
+        if time.monotonic() - begun_s > 6.5:
             cluster.finish()
 
     kafka.on_list = crawl
-    arguments = ("-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "3s", "--link-capacity", "3MB/s", "--json")
+    # Of these seconds 1.4 are needed, and one is for replicas to join: a slow start is no reason to refuse.
+    arguments = ("-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "6s", "--link-capacity", "3MB/s", "--json")
     shown = at(kafka, "reassign", "execute", *arguments)
     late = [row["late_by_s"] for row in map(json.loads, shown.splitlines()) if "late_by_s" in row]
 

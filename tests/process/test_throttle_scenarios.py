@@ -117,7 +117,8 @@ def test_t24_many_partitions_move_at_the_rate_of_lists(brokers: LocalCluster, to
     assert watch.ahead_bytes(500_000, at_least_s=1) <= ANSWER_BYTES
     assert watch.ahead_bytes(500_000) <= 500_000 / 2 + 2 * RECORD_BYTES, "a strict rate"
     for role, broker in (("leader", 1), ("follower", 2)):
-        assert 0.5 <= watch.mean_rate(role, broker) / 500_000 <= 1.1
+        # Of a rate over a few seconds, what may be ahead is a good part; in virtual time the bound is 1.1.
+        assert 0.5 <= watch.mean_rate(role, broker) / 500_000 <= 1.5
 
 
 def test_t25_producers_take_their_part_of_the_rate(brokers: LocalCluster, topic: str, plan: Path) -> None:

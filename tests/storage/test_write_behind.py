@@ -108,7 +108,7 @@ def test_tail_reader_keeps_no_more_than_none(directory: LogDirectory) -> None:
     log = log_of(directory)
     for _ in range(3 * SPARE_BYTES_MIN // len(MEGABYTE)):
         put(log)
-        read(log, log.log_end - 1)
+        read(log, log.log_end - 1, max_bytes=1)
 
     assert log.size_bytes - dropped(log) <= SPARE_BYTES_MIN + STEP_BYTES + len(MEGABYTE)
 
@@ -122,10 +122,10 @@ def test_reader_that_is_behind_finds_what_lies_before_it(directory: LogDirectory
         for _ in range(BATCHES_PER_STEP):
             put(log)
             if position < 10:
-                read(log, position)
+                read(log, position, max_bytes=1)
                 position += 1
             else:
-                read(log, 10)
+                read(log, 10, max_bytes=1)
     assert dropped(log) <= 10 * (len(MEGABYTE) + 100)
     grow(log, steps=SPARE_BYTES_MIN // STEP_BYTES)
 
@@ -140,7 +140,7 @@ def test_reader_that_is_too_far_behind_holds_an_eighth_of_the_memory_at_most(
     grow(log)
     for _ in range((disk.memory_bytes // 8 + SPARE_BYTES_MIN) // len(MEGABYTE) + 20):
         put(log)
-        read(log, 0)
+        read(log, 0, max_bytes=1)
 
     kept_bytes = log.size_bytes - dropped(log)
     assert disk.memory_bytes // 8 <= kept_bytes <= disk.memory_bytes // 8 + SPARE_BYTES_MIN + 2 * STEP_BYTES
@@ -153,6 +153,7 @@ def test_nothing_is_given_back_where_the_memory_is_unknown(disk: RecordingDisk, 
     grow(log, steps=SPARE_BYTES_MIN // STEP_BYTES + 4)
 
     assert dropped(log) == 0
+    assert not directory.written.behind._windows, "no window waits for its turn for ever"
 
 
 def test_one_append_starts_write_out_of_few_of_many_logs(directory: LogDirectory) -> None:
@@ -199,3 +200,15 @@ def test_truncated_log_is_given_back_no_further_than_it_reaches(directory: LogDi
     grow(log_of(directory, 1), steps=SPARE_BYTES_MIN // STEP_BYTES + 1)
 
     assert dropped(log) == log.size_bytes == log.segments[0].dropped_to
+
+
+def test_log_that_is_deleted_leaves_nothing_to_write_out(directory: LogDirectory) -> None:
+    """Small topics that come and go would be kept, with their segments, until others had written much."""
+    for number in range(3):
+        log = log_of(directory, number)
+        put(log)
+        directory.delete(log.topic_partition, now_ms=0)
+    behind = directory.written.behind
+
+    assert (behind._growing, behind._new_bytes) == ({}, 0)
+    grow(log_of(directory, 3))

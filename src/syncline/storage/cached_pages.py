@@ -67,6 +67,12 @@ class CachedPages:
         self._behind.forget(self)
         self.write_out(is_last=True)
 
+    def close(self) -> None:
+        """Take note that the log is closed: it has nothing to write out any more."""
+        self._behind.forget(self)
+        self._behind.started(self._new_bytes)
+        self._new_bytes = 0
+
     def was_read(self, offset: Offset) -> None:
         """Take note that something was read from here on."""
         if self._period != self._behind.period:

@@ -461,6 +461,7 @@ class PartitionLog:
         self._availability.close()
         self._flusher.is_closed = True
         self.on_offline = None
+        self._writer.pages.close()
         self._segments.release()
 
     def check_invariants(self) -> None:

@@ -34,7 +34,6 @@ SPARE_BYTES_MIN: Final = 64 << 20
 _LOOKS: Final = 4
 # Logs that start write-out after one append, the one that has waited longest first: thousands would take milliseconds.
 _LOGS_AT_ONCE: Final = 32
-_ENDLESS_BYTES: Final = 1 << 62
 
 # Finds out how much memory the pages of files may take, off the loop (-1: unknown), and calls back.
 AskMemory: TypeAlias = Callable[[Callable[[int | Exception], None]], None]
@@ -85,6 +84,7 @@ class WriteBehind:
         self._spare_bytes: int | None = None
         self._held_bytes_max = 0
         self._has_asked = False
+        self._is_unknown = False
 
     def grew(self, log: Growing, size_bytes: int, new_bytes: int) -> None:
         """Take note that a log got some bytes, and has so many that are new."""
@@ -101,17 +101,19 @@ class WriteBehind:
                 each.write_out()
 
     def forget(self, log: Growing) -> None:
-        """Take note that a log starts write-out by itself."""
+        """Take note that a log starts write-out by itself, or is closed."""
         self._growing.pop(log, None)
 
     def started(self, new_bytes: int) -> None:
-        """Take note that write-out of so much began."""
+        """Take note that write-out of so much began, or need not begin any more."""
         self._new_bytes -= new_bytes
         assert self._new_bytes >= 0, f"write-out of {new_bytes} bytes began, more than there were"
 
     def may_go(self, window: Window) -> None:
         """Take note of a window that is written out and may be dropped in its turn."""
         assert window.size_bytes > 0, "a window without bytes has nothing to drop"
+        if self._is_unknown:
+            return
         self._windows.append(window)
         self._windows_bytes += window.size_bytes
         self._since_period += window.size_bytes
@@ -129,10 +131,14 @@ class WriteBehind:
         self._look_at_held()
 
     def _learn_memory(self, found: int | Exception) -> None:
-        # Unknown, as on systems without /proc: all is kept, and the kernel decides.
-        memory_bytes = _ENDLESS_BYTES if isinstance(found, Exception) or found < 0 else found
-        self._spare_bytes = max(SPARE_BYTES_MIN, memory_bytes // _SPARE_SHARE)
-        self._held_bytes_max = memory_bytes // _HELD_SHARE
+        if isinstance(found, Exception) or found < 0:
+            # As on systems without /proc: all is kept, and the kernel decides.
+            self._is_unknown = True
+            self._windows.clear()
+            self._windows_bytes = 0
+            return
+        self._spare_bytes = max(SPARE_BYTES_MIN, found // _SPARE_SHARE)
+        self._held_bytes_max = found // _HELD_SHARE
 
     def _next_window(self) -> Window:
         window = self._windows.popleft()
