@@ -28,10 +28,11 @@ ENDS = {
 class _Leader:
     """A broker that leads every partition: a hundred bytes and a second per record, and a hole at 50 to 54."""
 
-    def __init__(self, *, is_silent: bool = False, standing: str = "NONE", **more: Any) -> None:
+    def __init__(self, *, is_silent: bool = False, standing: str = "NONE", log_start: int = 10, **more: Any) -> None:
         self.asked: list[int] = []
         self._is_silent = is_silent
         self._standing = standing
+        self._ends = {**ENDS, "log_start": log_start}
         self._more = more
 
     def call(self, verb: str, *, timeout_s: float, topic: str, partition: int, offsets: list[int]) -> Any:
@@ -40,7 +41,8 @@ class _Leader:
         self.asked.append(partition)
         if self._is_silent:
             raise ControlError("broker 1 is paused.")
-        return {"standing": self._standing, "ends": ENDS, "places": [self._place(max(each, 10)) for each in offsets]}
+        places = [self._place(max(each, self._ends["log_start"])) for each in offsets]
+        return {"standing": self._standing, "ends": self._ends, "places": places}
 
     def _place(self, offset: int) -> dict[str, Any] | None:
         if offset >= 100:
@@ -85,6 +87,13 @@ def test_effect_is_the_distance_between_two_places(committed: int, target: int, 
     assert (found.records, found.size_bytes, found.duration_ms, found.lost, found.is_estimated) == expected
     stands = "stays" if committed == target else "only moves"
     assert found.direction == ("skips" if expected[0] > 0 else "reads again" if expected[0] < 0 else stands)
+
+
+def test_group_whose_unread_records_are_all_deleted_has_nothing_to_skip() -> None:
+    """Between its offset and the end no byte is left, and no second."""
+    found = effect(60, 100, log_start=100)
+
+    assert (found.records, found.size_bytes, found.duration_ms, found.lost) == (0, 0, 0, 40)
 
 
 def test_what_the_leader_does_not_know_stays_unknown() -> None:

@@ -1,5 +1,6 @@
 """The disks that storage's own tests use, against the port's conformance suite; and what only real files do."""
 
+import ctypes
 import errno
 import gc
 import os
@@ -289,6 +290,32 @@ def test_pages_before_a_position_are_gone_and_the_rest_stays(real_disk: RealDisk
 
     until(lambda: _resident(file, 0, 6 << 20) < 1 << 20)
     assert _resident(file, 6 << 20, 2 << 20) == 2 << 20
+
+
+def test_sync_tells_what_write_out_has_failed_with(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reports it once, to write-out: a sync that then succeeds would vouch for bytes that are lost."""
+    if not real_disk._recycler.is_available:
+        pytest.skip("sync_file_range is missing here")
+    tried = threading.Event()
+
+    def refused(*_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        tried.set()
+        return -1
+
+    monkeypatch.setattr(real_disk._recycler, "_sync_file_range", refused)
+    file = real_disk.open(str(tmp_path / "file"), create=True)
+    file.append((bytes(10_000),))
+    file.write_out()
+    assert tried.wait(10)
+    real_disk._recycler.close()
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error") as refusal:
+            file.sync()
+        assert (refusal.value.errno, refusal.value.filename) == (errno.EIO, file.path)
 
 
 def test_slow_write_out_holds_no_hint_up_and_gets_through_all_of_them(

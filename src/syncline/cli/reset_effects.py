@@ -129,7 +129,7 @@ class _Place:
         if place is not None:
             self.coordinate_bytes, self.append_ms = place["coordinate_bytes"], place["append_ms"]
             self.readable, self.is_estimated = place["readable_before"], place["is_estimated"]
-        elif offset >= ends["log_end"]:
+        elif self.offset >= ends["log_end"]:
             self.coordinate_bytes, self.append_ms = ends["end_bytes"], ends["at_ms"]
             if ends["high_watermark"] == ends["log_end"]:
                 self.readable = ends["readable_below_watermark"]

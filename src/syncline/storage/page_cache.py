@@ -12,7 +12,9 @@ Where `sync_file_range` is missing (not Linux), nothing happens.
 Units: bytes. Source: sync_file_range(2), posix_fadvise(2).
 """
 
+import contextlib
 import ctypes
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from typing import Final, Protocol
 
 _WRITE: Final = 2
 _WAIT_BEFORE_WRITE_WAIT_AFTER: Final = 7
+_REFUSALS: Final = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
 class Descriptor(Protocol):
@@ -36,12 +39,14 @@ class Descriptor(Protocol):
 class Ranges:
     """What of a file is to be written out, and dropped; what is asked for meanwhile is added to what waits."""
 
-    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "file", "write_from", "write_to")
+    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "error", "file", "write_from", "write_to")
 
     def __init__(self, file: Descriptor, start: int) -> None:
         self.file = file
         self._lock = threading.Lock()
         self._waits = False
+        # What write-out has failed with: the kernel tells it once for each open file, so a later sync has to.
+        self.error: OSError | None = None
         self.write_from = self.write_to = self.drop_from = self.drop_to = start
 
     def add(self, *, write_to: int = 0, drop_to: int = 0) -> tuple[bool, bool]:
@@ -118,24 +123,36 @@ class PageCacheRecycler:
                 continue  # Closed meanwhile: the kernel takes care of its pages.
             try:
                 self._recycle(descriptor, *ranges.take())
+            except OSError as error:
+                if ranges.error is None:
+                    ranges.error = error
             finally:
                 ranges.file.let_go()
 
     def _recycle(self, descriptor: int, write_from: int, write_to: int, drop_from: int, drop_to: int) -> None:
-        assert self._sync_file_range is not None, "ranges are submitted only where the call exists"
         if write_to > write_from:
-            self._sync_file_range(descriptor, write_from, write_to - write_from, _WRITE)
+            self._write(descriptor, write_from, write_to - write_from, _WRITE)
         drop_bytes = drop_to - drop_from
         if drop_bytes > 0:
-            self._sync_file_range(descriptor, drop_from, drop_bytes, _WAIT_BEFORE_WRITE_WAIT_AFTER)
-            os.posix_fadvise(descriptor, drop_from, drop_bytes, os.POSIX_FADV_DONTNEED)
+            self._write(descriptor, drop_from, drop_bytes, _WAIT_BEFORE_WRITE_WAIT_AFTER)
+            with contextlib.suppress(OSError):  # It is advice.
+                os.posix_fadvise(descriptor, drop_from, drop_bytes, os.POSIX_FADV_DONTNEED)
+
+    def _write(self, descriptor: int, position: int, size: int, flags: int) -> None:
+        """Write out a range. Raises OSError if the disk refuses; file systems that cannot do it keep their pages."""
+        assert self._sync_file_range is not None, "ranges are submitted only where the call exists"
+        if self._sync_file_range(descriptor, position, size, flags) == 0:
+            return
+        number = ctypes.get_errno()
+        if number in _REFUSALS:
+            raise OSError(number, os.strerror(number))
 
 
 def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
     if not hasattr(os, "posix_fadvise"):
         return None
     try:
-        function = ctypes.CDLL(None).sync_file_range
+        function = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (AttributeError, OSError):
         return None
     function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]

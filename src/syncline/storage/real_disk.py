@@ -336,7 +336,9 @@ class RealFile:
         self._own_from = min(self._own_from, size)
 
     def sync(self) -> None:
-        """Make the contents safe from a power cut; may be called in any thread."""
+        """Make the contents safe from a power cut; may be called in any thread. Fails if write-out has failed."""
+        if (failed := self._ranges.error) is not None:
+            raise OSError(failed.errno, failed.strerror, self.path)
         descriptor = self.hold()
         try:
             os.fdatasync(descriptor)

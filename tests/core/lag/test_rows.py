@@ -50,6 +50,14 @@ def test_l13_records_that_were_deleted_unread_are_lost_and_no_lag() -> None:
     assert made.lag_hw == 500, "as Kafka's tool shows it"
 
 
+def test_l13_when_all_unread_records_are_deleted_nothing_is_late() -> None:
+    """Committed 500, and the log is empty from 1,000 on: 500 are lost, and no byte and no second is left to read."""
+    made = row(500, ends(log_start=1_000))
+
+    assert (made.lag_hw, made.readable, made.lost) == (500, 0, 500)
+    assert (made.lag_bytes, made.staleness_ms, made.event_lag_ms, made.retention_margin_s) == (0, 0, 0, inf)
+
+
 def test_l13_without_a_commit_lag_is_unknown_and_not_0() -> None:
     """By `auto.offset.reset` it would be all or nothing."""
     made = row(None, ends())

@@ -224,3 +224,23 @@ async def test_group_of_a_deleted_topic_has_no_rows(world: World) -> None:
     found = await measured(world, coordinator)
 
     assert (list(found.rows), list(found.missing)) == ([], [])
+
+
+async def test_l20_offsets_without_a_record_are_no_reason_to_stop(world: World) -> None:
+    """All that the group had not read was deleted: it has stopped committing, and has nothing to commit."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch(10))
+    coordinator = await coordinator_of(world, "g")
+    for offset in range(1, 5):
+        await commit(world, coordinator, "g", {("t", 0): offset})
+        await world.later(1)
+    await world.later(60)
+    stopped = await measured(world, coordinator)
+    await _delete_below(world, 10)
+    after = await measured(world, coordinator)
+
+    assert stopped.verdict.status is GroupStatus.ERR
+    assert (after.verdict.status, after.rows[0].verdict.rule) == (GroupStatus.OK, StatusRule.NOTHING_READABLE)
+    made = after.rows[0].row
+    assert (made.lag_hw, made.lost, made.readable, made.lag_bytes, made.staleness_ms) == (6, 6, 0, 0, 0)

@@ -113,3 +113,41 @@ async def test_partition_without_a_leader_is_named_with_its_error(world: World) 
     assert [each["topic"] for each in answer["rows"]] == ["u"]
     assert answer["unanswered"] == [{"topic": "t", "partition": 0, "error": "LEADER_NOT_AVAILABLE"}]
     await world.start(gone)
+
+
+async def test_l18_list_of_groups_goes_on_warning_that_retention_is_near(world: World) -> None:
+    """A group that stands still has a place that is kept; what retention is about to do is asked for each time."""
+    await world.topic("t", retention_ms=100_000, message_timestamp_type="LogAppendTime")
+    client = await world.client()
+    await client.produce("t", batch(9))
+    coordinator = await coordinator_of(world, "g")
+    for offset in range(5):
+        await commit(world, coordinator, "g", {("t", 0): offset})
+        await world.later(1)
+    # Two samples of ends, from which speeds are known.
+    await world.later(70)
+
+    found = []
+    for _ in range(3):
+        (each,) = (await call(world, "lag.groups"))["groups"]
+        found.append((each["loses_data"], each["retention_margin_s"]))
+        await world.later(1)
+    exact = await call(world, "lag.group", group="g")
+
+    assert [loses_data for loses_data, _ in found] == [True] * 3
+    assert found[0][1] - found[2][1] == pytest.approx(2, abs=0.2)
+    assert exact["loses_data"]
+
+
+async def test_negative_commit_is_no_commit(world: World) -> None:
+    """Coordinators keep it, as Kafka's do; nobody is behind by it, and an earlier commit does not count either."""
+    await world.topic("t")
+    client = await world.client()
+    await client.produce("t", batch(9))
+    coordinator = await coordinator_of(world, "g")
+    for group_id, offsets in (("g", (-5,)), ("h", (4, -1))):
+        for offset in offsets:
+            await commit(world, coordinator, group_id, {("t", 0): offset})
+
+    for each in (await call(world, "lag.groups"))["groups"]:
+        assert (each["lag_records"], each["status"]) == (None, "OK")

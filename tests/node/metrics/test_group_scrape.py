@@ -164,6 +164,46 @@ async def test_deleted_records_that_a_group_had_not_read_are_counted_once(world:
 
 
 @one
+async def test_group_whose_unread_records_are_deleted_is_not_late(world: World) -> None:
+    """Offsets are left, and no record: no bytes, no seconds, and no status but OK."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch(10))
+    coordinator = await coordinator_of(world, "g")
+    for offset in range(1, 5):
+        await commit(world, coordinator, "g", {("t", 0): offset})
+        await world.later(1)
+    await world.later(60)
+    stopped = await scrape(world)
+    await client.ask(
+        ApiKey.DELETE_RECORDS,
+        2,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 10}]}],
+        timeout=5_000,
+    )
+    await world.later(2 * REFRESH_MS / 1_000)
+    samples = await scrape(world)
+    labels = {"group": "g", "topic": "t", "partition": 0}
+
+    assert stopped.of("syncline_group_status", group="g") == 3
+    assert samples.of("syncline_group_status", group="g") == 1
+    assert samples.of("syncline_group_lag_offsets", **labels, end="hw") == 6
+    assert samples.of("syncline_group_lag_bytes", **labels) == 0
+    assert samples.of("syncline_group_staleness_seconds", **labels) == 0
+
+
+@one
+async def test_negative_commit_has_no_lag(world: World) -> None:
+    """An offset that is none is not a lag of 0."""
+    await world.topic()
+    coordinator = await coordinator_of(world, "g")
+    await commit(world, coordinator, "g", {("t", 0): -5})
+    samples = await scrape(world)
+
+    assert not samples.all_of("syncline_group_lag_offsets")
+
+
+@one
 async def test_l37_deleted_group_is_gone_with_the_next_scrape(world: World) -> None:
     """All of it, and no other group."""
     coordinator = await two_partitions(world)

@@ -51,6 +51,8 @@ def brief(committed: Offset, ends: PartitionEnds, place: Placed | None) -> Brief
         return Brief(0, 0, 0, lost, 0, 0, 0)
     lag_hw = ends.high_watermark - committed if committed < ends.high_watermark else 0
     lag_lso = ends.last_stable - committed if committed < ends.last_stable else 0
+    if committed + lost >= ends.log_end:
+        return Brief(lag_hw, lag_lso, lag_leo, lost, 0, 0, 0)
     if place is None:
         return Brief(lag_hw, lag_lso, lag_leo, lost, None, None, None)
     append_ms, event_ms, newest_event_ms = place.append_ms, place.event_ms, ends.newest_event_ms

@@ -190,8 +190,9 @@ _NO_COMMIT: Final = _Lag(None, None, None, None, None, None)
 def _lag(committed: Offset, ends: PartitionEnds, place: OffsetPlace | None, speeds: Speeds) -> _Lag:
     readable = unread_records(committed, ends, place)
     needed_s = catch_up_s(readable, *speeds)
-    if committed >= ends.log_end:
-        # There is no record at the end, so no place either, and nothing that retention could delete.
+    if first_unread(committed, ends) >= ends.log_end:
+        # There is no record at the end, so no place either, and nothing that retention could delete; what the group had
+        # not read may be deleted already.
         return _Lag(readable, needed_s, 0, 0, 0, inf)
     if place is None:
         return _Lag(readable, needed_s, None, None, None, None)

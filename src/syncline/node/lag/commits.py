@@ -30,7 +30,10 @@ class TermCommits:
         self.slabs: dict[str, CommitSlab] = {}
 
     def stored(self, group_id: str, topic: str, partition: int, offset: int, commit_ms: int, /) -> None:
-        """Add a commit to its window."""
+        """Add a commit to its window. Coordinators keep whatever a client commits; an offset below 0 is none."""
+        if offset < 0:
+            self.forgotten(group_id, topic, partition)
+            return
         slab = self.slabs.get(group_id)
         if slab is None:
             slab = self.slabs[group_id] = CommitSlab(self._intervals, self._min_distance_ms)

@@ -5,7 +5,7 @@ the leaders are asked; a leader's watermark never falls below what was committed
 it existed at one moment between question and answer (`LagRow.skew_ms`).
 
 Places do not change under one leader, so those of commits are kept beside them and asked for once. What is shown to
-people is asked for anew (`is_exact`): only leaders know what retention is about to do.
+people is asked for anew (`is_fresh`): only leaders know what retention is about to do.
 
 `tick` samples the ends of all partitions periodically, also if no command asks: Burrow's rules and the speeds of groups
 and producers need a history. Units: as in `model.lag`.
@@ -21,7 +21,7 @@ from syncline.core.lag.commit_ring import Commit, last_moved_ms
 from syncline.core.lag.commit_slab import CommitSlab, KeptPlace
 from syncline.core.lag.findings import GroupFacts, PartitionFacts, findings
 from syncline.core.lag.readers import MemberAssignment
-from syncline.core.lag.rows import NO_READER, Speeds, check_row, first_unread, group_row
+from syncline.core.lag.rows import NO_READER, Speeds, check_row, first_unread, group_row, unread_records
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, Finding, GroupVerdict, LagRow, OffsetPlace, PartitionEnds, PartitionVerdict
@@ -137,18 +137,19 @@ class GroupLag:
         """Return the members of these groups that have partitions."""
         return await assignments_of(self._groups(), group_ids)
 
-    async def cut(self, group_ids: Iterable[str], *, is_exact: bool) -> Cut:
+    async def cut(self, group_ids: Iterable[str], *, is_exact: bool, is_fresh: bool = False) -> Cut:
         """Return these groups as of one moment after this call.
 
-        `is_exact`: with all partitions of their topics, and with what only leaders know of retention and of readers.
+        `is_fresh`: with what retention is about to do, which only leaders know. `is_exact`: with that, with all
+        partitions of their topics, and with readers.
         """
         turn = _Turn(ROWS_PER_TURN)
         groups = [await self._captured(group_id, turn, is_whole=is_exact) for group_id in group_ids]
         answers = Answers()
-        questions = await self._questions(groups, answers, is_exact=is_exact)
+        questions = await self._questions(groups, answers, is_fresh=is_exact or is_fresh)
         await self._leaders.ask(questions, answers, is_exact=is_exact, with_readers=is_exact)
         # A place that was kept under another leader, or whose record was deleted meanwhile.
-        again = await self._questions(groups, answers, is_exact=False)
+        again = await self._questions(groups, answers, is_fresh=False)
         if again:
             await self._leaders.ask(again, answers, is_exact=is_exact)
         await self._begin_rings(answers)
@@ -204,7 +205,7 @@ class GroupLag:
         return self._cluster.image.partition(*key) is not None
 
     async def _questions(
-        self, groups: Sequence[_CapturedGroup], answers: Answers, *, is_exact: bool
+        self, groups: Sequence[_CapturedGroup], answers: Answers, *, is_fresh: bool
     ) -> dict[TopicPartition, dict[Offset, None]]:
         """Return which offsets have to be asked for: all commits, or those whose place is not known.
 
@@ -220,7 +221,7 @@ class GroupLag:
                         questions.setdefault(each.key, {})[each.committed] = None
                 elif each.key not in answers.errors:
                     wanted = questions.setdefault(each.key, {})
-                    if each.committed is not None and (is_exact or not self._is_kept(each)):
+                    if each.committed is not None and (is_fresh or not self._is_kept(each)):
                         wanted[each.committed] = None
         return questions
 
@@ -315,6 +316,7 @@ class GroupLag:
             seen.ring.offsets(),
             now_ms,
             min_window_ms=self._configs.broker.lag_status_min_window_ms,
+            unread=None if each.committed is None else unread_records(each.committed, ends, place),
         )
         reader = group.members.readers.get(each.key, NO_READER)
         moved_ms = last_moved_ms(window)

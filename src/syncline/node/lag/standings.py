@@ -101,6 +101,7 @@ class Standings:
             row.seen.ring.offsets(),
             self._clock.wall_ms(),
             min_window_ms=self._configs.broker.lag_status_min_window_ms,
+            unread=unread_records(row.committed, row.ends, row.place),
         ).status
 
 

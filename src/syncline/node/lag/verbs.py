@@ -48,7 +48,7 @@ async def groups(broker: "Host", fields: Fields) -> Answer:
     if lag is None:
         return {"broker": broker.broker_id, "groups": [], "next": None}
     group_ids = lag.group_ids()
-    cut = await lag.cut(group_ids[first : first + count], is_exact=False)
+    cut = await lag.cut(group_ids[first : first + count], is_exact=False, is_fresh=True)
     rows = []
     for group_id in cut.group_ids():
         rows.append(_summary(await cut.measured(group_id)))

@@ -37,6 +37,11 @@ class _Sums:
         self.at_ms: int | None = None
         self.unknown = 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any row was added: a lag that nobody knows is no lag of 0."""
+        return self.at_ms is not None
+
     def add(self, rows: Sequence[SurveyedRow]) -> None:
         """Add rows to the sums."""
         if not rows:
@@ -119,7 +124,8 @@ class GroupSamples:
         )
 
     def _add_sums(self, sums: _Sums, labels: str) -> None:
-        self._offsets.append(f'syncline_group_lag_offsets{labels[:-1]},end="hw"}} {sums.lag_hw}\n')
+        if sums.is_known:
+            self._offsets.append(f'syncline_group_lag_offsets{labels[:-1]},end="hw"}} {sums.lag_hw}\n')
         if sums.lag_bytes is not None:
             self._bytes.append(f"syncline_group_lag_bytes{labels} {sums.lag_bytes}\n")
         if sums.staleness_ms is not None:
@@ -127,10 +133,11 @@ class GroupSamples:
 
     def _add_group(self, group_id: str, slab: CommitSlab, sums: _Sums, standing: Standing | None) -> None:
         page, labels = self._page, labels_text(("group",), (group_id,))
-        self._offsets.append(
-            f'syncline_group_lag_offsets{labels[:-1]},end="lso"}} {sums.lag_lso}\n'
-            f'syncline_group_lag_offsets{labels[:-1]},end="leo"}} {sums.lag_leo}\n'
-        )
+        if sums.is_known:
+            self._offsets.append(
+                f'syncline_group_lag_offsets{labels[:-1]},end="lso"}} {sums.lag_lso}\n'
+                f'syncline_group_lag_offsets{labels[:-1]},end="leo"}} {sums.lag_leo}\n'
+            )
         values = {
             lag_table.GROUP_EVENT_LAG: None if sums.event_lag_ms is None else sums.event_lag_ms / 1_000,
             lag_table.GROUP_COMMITS: slab.commit_count,
