@@ -146,6 +146,24 @@ def test_reader_that_is_too_far_behind_holds_an_eighth_of_the_memory_at_most(
     assert disk.memory_bytes // 8 <= kept_bytes <= disk.memory_bytes // 8 + SPARE_BYTES_MIN + 2 * STEP_BYTES
 
 
+def test_of_what_is_held_the_oldest_goes_first(disk: RecordingDisk, directory: LogDirectory) -> None:
+    """A reader that is too far behind loses what is furthest behind it, a window at a time, and nothing besides."""
+    disk.memory_bytes = 640 << 20
+    log = log_of(directory)
+    grow(log)
+    begun = 0
+    for _ in range((disk.memory_bytes // 8 + SPARE_BYTES_MIN) // len(MEGABYTE) + 60):
+        put(log)
+        read(log, 0, max_bytes=1)
+        assert dropped(log) - begun <= STEP_BYTES + len(MEGABYTE) + 100
+        begun = dropped(log)
+
+    assert begun > 0
+    behind = directory.written.behind
+    assert behind._held_bytes == sum(window.size_bytes for window in behind._held)
+    assert min(window.end_position for window in behind._held) > begun
+
+
 def test_nothing_is_given_back_where_the_memory_is_unknown(disk: RecordingDisk, directory: LogDirectory) -> None:
     """The kernel decides then."""
     disk.memory_bytes = -1

@@ -76,6 +76,8 @@ class WriteBehind:
         self._windows: deque[Window] = deque()
         self._windows_bytes = 0
         self._held: deque[Window] = deque()
+        # Which of them is looked at next.
+        self._held_at = 0
         self._held_bytes = 0
         self._since_period = 0
         # Counts periods: while logs that are led get a quarter of `spare_bytes`.
@@ -157,9 +159,15 @@ class WriteBehind:
         """Drop what its readers have read, and the oldest if that is too much."""
         held = self._held
         for _ in range(min(_LOOKS, len(held))):
-            window = held.popleft()
+            if self._held_at >= len(held):
+                self._held_at = 0
+            window = held[self._held_at]
+            if window.is_wanted:
+                self._held_at += 1
+                continue
+            del held[self._held_at]
             self._held_bytes -= window.size_bytes
-            self._let_go_or_hold(window)
+            window.segment.drop_before(window.end_position)
         while self._held_bytes > self._held_bytes_max:
             assert held, f"{self._held_bytes} bytes are held in no window"
             window = held.popleft()

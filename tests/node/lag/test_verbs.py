@@ -57,6 +57,30 @@ async def test_groups_and_their_partitions_come_in_pages(world: World) -> None:
     assert whole["rows"][0]["retention_margin_s"] == "never"
 
 
+async def test_pages_of_a_group_are_of_one_moment(world: World) -> None:
+    """And the group is measured once; pages that are asked for much later are of a new cut."""
+    await world.topic("t", 3)
+    client = await world.client()
+    coordinator = await coordinator_of(world, "g")
+    await commit(world, coordinator, "g", {("t", number): 0 for number in range(3)})
+
+    first = await call(world, "lag.group", group="g", count=1)
+    await client.produce("t", batch(9), partition=2)
+    second = await call(world, "lag.group", group="g", **{"from": first["next"], "count": 1})
+    third = await call(world, "lag.group", group="g", **{"from": second["next"], "count": 1})
+    await world.later(11)
+    later = await call(world, "lag.group", group="g", **{"from": second["next"], "count": 1})
+    anew = await call(world, "lag.group", group="g")
+
+    assert [(each["rows"][0]["partition"], each["lag_records"]) for each in (first, second, third, later)] == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (2, 9),
+    ]
+    assert [each["lag_hw"] for each in anew["rows"]] == [0, 0, 9]
+
+
 async def test_broker_says_why_it_cannot_tell(world: World) -> None:
     """A tool asks all brokers, and one of them knows."""
     await coordinator_of(world, "g")

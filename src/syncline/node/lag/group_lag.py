@@ -39,6 +39,8 @@ from syncline.node.live_configs import LiveConfigs
 ROWS_PER_TURN: Final = 200
 # A row with its status takes much longer.
 JUDGED_PER_TURN: Final = 30
+# Pages of a group that are asked for within this time are of one cut.
+PAGED_MS: Final = 10_000
 
 
 class _Captured(NamedTuple):
@@ -115,6 +117,8 @@ class GroupLag:
         self._groups = groups
         self._rebalances = Rebalances()
         self._ticked_ms: int | None = None
+        # The group of which pages are being read, and since when.
+        self._paged: tuple[MeasuredGroup, int] | None = None
 
     def group_ids(self) -> list[str]:
         """Return the groups that have commits or members here, sorted; none that are still being read."""
@@ -156,6 +160,16 @@ class GroupLag:
         await self._keep_places(groups, answers)
         return Cut(self, groups, answers)
 
+    async def paged(self, group_id: str, first: int, count: int) -> MeasuredGroup:
+        """Return a group, measured exactly; pages behind the first one are of the same cut, unless that is old."""
+        kept, now_ms = self._paged, self._clock.mono_ms()
+        if first and kept is not None and kept[0].group_id == group_id and now_ms - kept[1] <= PAGED_MS:
+            return kept[0]
+        cut = await self.cut([group_id], is_exact=True)
+        measured = await cut.measured(group_id)
+        self._paged = (measured, now_ms) if first + count < len(measured.rows) else None
+        return measured
+
     async def tick(self) -> None:
         """Sample the ends of all partitions in which a group has committed, and measure speeds."""
         keys: dict[TopicPartition, tuple[Offset, ...]] = {}
@@ -175,6 +189,8 @@ class GroupLag:
                     slab.tick(slot, elapsed_ms)
             await asyncio.sleep(0)
         self._ends.keep_only(keys)
+        if self._paged is not None and now_ms - self._paged[1] > PAGED_MS:
+            self._paged = None
         self._rebalances.keep_only(self.group_ids())
 
     # Before the leaders are asked

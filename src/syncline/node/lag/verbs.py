@@ -66,8 +66,7 @@ async def group(broker: "Host", fields: Fields) -> Answer:
     standing = ErrorCode.NOT_COORDINATOR if lag is None else lag.standing(group_id)
     if lag is None or standing is not ErrorCode.NONE:
         return {"broker": broker.broker_id, "standing": standing.name}
-    cut = await lag.cut([group_id], is_exact=True)
-    measured = await cut.measured(group_id)
+    measured = await lag.paged(group_id, first, count)
     return {
         "broker": broker.broker_id,
         "standing": standing.name,
