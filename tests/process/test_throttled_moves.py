@@ -159,7 +159,7 @@ def test_kafka_4313_no_member_leaves_and_cold_partitions_go_on_behind_a_hot_one(
     six: LocalCluster, tmp_path: Path
 ) -> None:
     """Members take four times the quota for two lag windows; with more of it, cold newcomers end before the hot."""
-    make_topic(six, "hot", [[1, 2, 3]], 6 * MB)
+    make_topic(six, "hot", [[1, 2, 3]], 16 * MB)
     make_topic(six, "cold", [[1, 2, 3]] * 4, 200 * KB)
     at = ("--data", str(six.directory))
     brokers = ",".join(map(str, range(1, BROKERS + 1)))
@@ -181,7 +181,7 @@ def test_kafka_4313_no_member_leaves_and_cold_partitions_go_on_behind_a_hot_one(
         held = {topic: [each.partition_epoch for each in records(six, topic)] for topic in ("hot", "cold")}
         members = [set(each.isr) for topic in ("hot", "cold") for each in records(six, topic)]
         call("throttle", "set", "--brokers", brokers, "--rate", "2MB", *at)
-        until(lambda: is_moved(six, "cold"), 5, otherwise=lambda: f"cold ones starve: {records(six, 'cold')}")
+        until(lambda: is_moved(six, "cold"), 15, otherwise=lambda: f"cold ones starve: {records(six, 'cold')}")
         is_hot_last = not is_moved(six, "hot")
         hot.stop()
         cold.stop()

@@ -80,7 +80,11 @@ def find(segments: SegmentList, offset: Offset, *, is_exact: bool) -> int | Coor
     Without `is_exact` no batch header is read, and the result may be too low by less than one index interval and one
     batch. The log end has the coordinate of the log's last byte.
     """
-    segment = segments.of(offset)
+    return find_in(segments, segments.of(offset), offset, is_exact=is_exact)
+
+
+def find_in(segments: SegmentList, segment: Segment, offset: Offset, *, is_exact: bool) -> int | CoordinateSearch:
+    """Return the same for an offset of this segment."""
     position = segment.position_in_tail(offset)
     if position is None and segment.index is not None:
         position = segment.index.position_before(offset)

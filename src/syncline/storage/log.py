@@ -36,7 +36,7 @@ from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import FollowerAppend
 from syncline.storage.log_times import LogTimes
-from syncline.storage.places import Places, PlaceSearch
+from syncline.storage.places import Places, PlaceSearch, Seen
 from syncline.storage.read_facts import Noted, ReadReport
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
@@ -89,7 +89,7 @@ class PartitionLog:
             recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
         )
         self.append_times = LogTimes(self._segments, self._availability, written)
-        self._places = Places(self._segments, self.append_times)
+        self._places = Places(self._segments)
         self._flusher = Flusher(
             disk,
             directory,
@@ -284,9 +284,7 @@ class PartitionLog:
         """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
         return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
 
-    def place(
-        self, offset: Offset, *, is_exact: bool, seen: dict[int, BatchHeader] | None = None
-    ) -> OffsetPlace | PlaceSearch:
+    def place(self, offset: Offset, *, is_exact: bool, seen: Seen | None = None) -> OffsetPlace | PlaceSearch:
         """Return where an offset lies and when it came, or what a worker needs to find that out.
 
         An offset below the log start counts as the log start, one beyond the log end as the log end. Without

@@ -30,7 +30,6 @@ from syncline.storage.append_time_search import AppendTimeSearch
 from syncline.storage.append_times import Found
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.byte_lag import CoordinateSearch
-from syncline.storage.log_times import LogTimes
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 
@@ -63,13 +62,12 @@ class Known(NamedTuple):
         before = self.readable
         if self.has_holes and before != UNKNOWN:
             before = UNKNOWN if readable == UNKNOWN else before + readable
-        event_ms = UNKNOWN if header is None else header.max_timestamp
         append_ms, is_estimated = _append_time(self.offset, header, found)
         return OffsetPlace(
             self.offset,
             coordinate_bytes,
             append_ms,
-            event_ms,
+            UNKNOWN if header is None else header.max_timestamp,
             before,
             self.kept_until_ms,
             self.segment_end_bytes,
@@ -103,14 +101,57 @@ class PlaceSearch(NamedTuple):
         return known.place(coordinate, header, found, readable)
 
 
+class Seen:
+    """What several offsets of one log have in common, for as long as the log stays as it is."""
+
+    __slots__ = ("_batches", "_reader", "end_bytes", "kept_until_ms", "readable", "segment")
+
+    def __init__(self) -> None:
+        # The segment of the last offset.
+        self.segment: Segment | None = None
+        self.end_bytes = 0
+        self.kept_until_ms = self.readable = UNKNOWN
+        self._batches: dict[int, BatchHeader | None] = {}
+        self._reader: HeaderReader | None = None
+
+    @property
+    def batch_count(self) -> int:
+        """How many headers were read."""
+        return len(self._batches)
+
+    def enter(self, segment: Segment, kept_until_ms: int, readable: int) -> None:
+        """Go on in this segment, before which there are so many readable records."""
+        self.segment, self._reader = segment, None
+        self.end_bytes = segment.bytes_before + segment.size_bytes
+        self.kept_until_ms, self.readable = kept_until_ms, readable
+
+    def batch(self, coordinate_bytes: int) -> BatchHeader | None:
+        """Return the header of the batch there, None if the index or the log is damaged.
+
+        Raises NotResident or OSError if the disk has to be read.
+        """
+        batches = self._batches
+        if coordinate_bytes in batches:
+            return batches[coordinate_bytes]
+        segment, reader = self.segment, self._reader
+        assert segment is not None, "an offset lies in a segment"
+        if reader is None:
+            reader = self._reader = HeaderReader(segment.file, segment.size_bytes, resident_only=True)
+        try:
+            header: BatchHeader | None = reader.header_at(coordinate_bytes - segment.bytes_before)
+        except NotABatch:
+            header = None
+        batches[coordinate_bytes] = header
+        return header
+
+
 class Places:
     """Finds places in one log."""
 
-    __slots__ = ("_added_up", "_holes", "_newest_ms", "_segments", "_times", "_uncounted")
+    __slots__ = ("_added_up", "_holes", "_newest_ms", "_segments", "_uncounted")
 
-    def __init__(self, segments: SegmentList, times: LogTimes) -> None:
+    def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
-        self._times = times
         # Up to each finished segment: the largest timestamp, holes, and segments with uncounted holes.
         self._newest_ms: list[int] = []
         self._holes: list[int] = []
@@ -125,48 +166,49 @@ class Places:
         retention_ms: int,
         *,
         is_exact: bool,
-        seen: dict[int, BatchHeader] | None = None,
+        seen: Seen | None = None,
     ) -> OffsetPlace | PlaceSearch:
         """Return the place of an offset of the log, or what a worker needs to find it.
 
         Without `is_exact` no headers are walked, and the coordinate may be too low by less than one index interval and
-        one batch. At the log end there is no batch yet: nothing but the coordinate is known. `seen`, for several
-        offsets of a log that does not change meanwhile, holds the headers by coordinate.
+        one batch. At the log end there is no batch yet: nothing but the coordinate is known. `seen` is for several
+        offsets of a log that does not change meanwhile.
         """
         segments = self._segments
         if offset >= log_end:
             end_bytes = segments.end_bytes
             return OffsetPlace(offset, end_bytes, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, end_bytes, is_estimated=False)
         segment = segments.of(offset)
-        readable = self._readable_in(segment)
-        has_holes = segment.holes > 0
-        known = Known(
-            offset,
-            segment.bytes_before,
-            segment.bytes_before + segment.size_bytes,
-            self._kept_until_ms(segment, retention_ms),
-            byte_lag.find(segments, offset, is_exact=is_exact),
-            self._times.find(offset),
-            readable if has_holes or readable == UNKNOWN else readable + offset - segment.base_offset,
-            has_holes,
-        )
-        # Records are counted for exact answers only.
-        is_counted = not (has_holes and is_exact)
-        if is_counted and isinstance(known.coordinate, int) and not isinstance(known.time, AppendTimeSearch):
-            if seen is not None and (header := seen.get(known.coordinate)) is not None:
-                return known.place(known.coordinate, header, known.time)
+        seen = Seen() if seen is None else seen
+        if seen.segment is not segment:
+            seen.enter(segment, self._kept_until_ms(segment, retention_ms), self._readable_in(segment))
+        coordinate = byte_lag.find_in(segments, segment, offset, is_exact=is_exact)
+        time = segment.append_times.find(offset)
+        has_holes, readable = segment.holes > 0, seen.readable
+        if not has_holes and readable != UNKNOWN:
+            readable += offset - segment.base_offset
+        # In a segment with holes, records are counted for exact answers only.
+        if isinstance(coordinate, int) and not isinstance(time, AppendTimeSearch) and not (has_holes and is_exact):
             try:
-                reader = HeaderReader(segment.file, segment.size_bytes, resident_only=True)
-                header = reader.header_at(known.coordinate - segment.bytes_before)
-            except NotABatch:
-                # The index is damaged, or damage lies in the log: its place stands, its time does not.
-                return known.place(known.coordinate, None, known.time)
+                # Where the index is damaged, or damage lies in the log, its place stands, its time does not.
+                header = seen.batch(coordinate)
             except (NotResident, OSError):
                 pass
             else:
-                if seen is not None:
-                    seen[known.coordinate] = header
-                return known.place(known.coordinate, header, known.time)
+                append_ms, is_estimated = _append_time(offset, header, time)
+                return OffsetPlace(
+                    offset,
+                    coordinate,
+                    append_ms,
+                    UNKNOWN if header is None else header.max_timestamp,
+                    UNKNOWN if has_holes else readable,
+                    seen.kept_until_ms,
+                    seen.end_bytes,
+                    is_estimated=is_estimated,
+                )
+        known = Known(
+            offset, segment.bytes_before, seen.end_bytes, seen.kept_until_ms, coordinate, time, readable, has_holes
+        )
         return PlaceSearch(known, byte_lag.search(segments, segment, offset))
 
     def readable_before(self, offset: Offset) -> int:

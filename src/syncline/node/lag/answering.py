@@ -19,11 +19,10 @@ from syncline.model.lag import UNKNOWN, OffsetPlace, PartitionEnds
 from syncline.model.topic_config import TopicConfig
 from syncline.node.lag.messages import READERS_MAX, AnsweredPartition, AskedPartition
 from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
-from syncline.records.batch import BatchHeader
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
-from syncline.storage.places import PlaceSearch
+from syncline.storage.places import PlaceSearch, Seen
 
 # Of one question: places that workers look for, and how long the answer waits for them.
 SEARCHES_MAX: Final = 64
@@ -122,7 +121,7 @@ def answer_partition(
         places: list[OffsetPlace | None] = []
         searches: list[tuple[int, PlaceSearch]] = []
         # Nothing changes in one step, and groups that keep up are in the same batches.
-        seen: dict[int, BatchHeader] = {}
+        seen = Seen()
         for index, offset in enumerate(asked.offsets):
             place = _place(partition.log, offset, ends, seen, is_exact=is_exact)
             if isinstance(place, PlaceSearch):
@@ -227,7 +226,7 @@ def _refusal(partition: MeasuredPartition | None, leader_epoch: int) -> ErrorCod
 
 
 def _place(
-    log: PartitionLog, offset: Offset, ends: PartitionEnds, seen: dict[int, BatchHeader], *, is_exact: bool
+    log: PartitionLog, offset: Offset, ends: PartitionEnds, seen: Seen, *, is_exact: bool
 ) -> OffsetPlace | PlaceSearch | None:
     """Return where the first record at or behind `offset` lies that still exists; None if there is none yet."""
     unread = max(offset, ends.log_start)
