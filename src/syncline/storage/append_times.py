@@ -35,6 +35,7 @@ from syncline.records.batch import BatchHeader
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.errors import is_refusal
 
+_make: Final = tuple.__new__
 STEP_MS: Final = 250
 # Entries in memory per segment: once there are as many, the older half is forgotten if it is saved. At four per second
 # these are the last four to eight minutes.
@@ -223,7 +224,9 @@ class AppendTimes:
         at = bisect_right(self._offsets, offset - self._base_offset) - 1
         if at < 0:
             return None
-        return Found(self._entry(at), max(NONE, self._times[at + 1]) if at + 1 < len(self._times) else NONE)
+        times, behind = self._times, at + 1
+        next_ms = times[behind] if behind < len(times) else NONE
+        return _make(Found, (self._entry(at), next_ms if next_ms > NONE else NONE))
 
     def floor_at(self, position: int) -> Floor | None:
         """Return the last entry at or before a position, None if memory has none. For each fetch: no named tuples."""
@@ -301,13 +304,8 @@ class AppendTimes:
         return self._older_count > 0
 
     def _entry(self, at: int) -> Entry:
-        return Entry(
-            self._base_offset + self._offsets[at],
-            self._positions[at],
-            self._times[at],
-            self._written[at],
-            self._checks[at],
-        )
+        offset = self._base_offset + self._offsets[at]
+        return _make(Entry, (offset, self._positions[at], self._times[at], self._written[at], self._checks[at]))
 
     def cut(self, offset: int) -> None:
         """Forget entries at or above `offset`; if memory does not reach back to there, forget all."""

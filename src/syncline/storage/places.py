@@ -33,6 +33,7 @@ from syncline.storage.byte_lag import CoordinateSearch
 from syncline.storage.segment import Segment
 from syncline.storage.segment_list import SegmentList
 
+_make: Final = tuple.__new__
 _NEVER_MS: Final = 2**62
 # In a segment with holes, the records of so many batches are counted: some tens of milliseconds if they are in memory.
 COUNTED_BATCHES_MAX: Final = 16_384
@@ -196,16 +197,10 @@ class Places:
                 pass
             else:
                 append_ms, is_estimated = _append_time(offset, header, time)
-                return OffsetPlace(
-                    offset,
-                    coordinate,
-                    append_ms,
-                    UNKNOWN if header is None else header.max_timestamp,
-                    UNKNOWN if has_holes else readable,
-                    seen.kept_until_ms,
-                    seen.end_bytes,
-                    is_estimated=is_estimated,
-                )
+                event_ms = UNKNOWN if header is None else header.max_timestamp
+                before = UNKNOWN if has_holes else readable
+                times = (append_ms, event_ms, before, seen.kept_until_ms, seen.end_bytes, is_estimated)
+                return _make(OffsetPlace, (offset, coordinate, *times))
         known = Known(
             offset, segment.bytes_before, seen.end_bytes, seen.kept_until_ms, coordinate, time, readable, has_holes
         )

@@ -7,11 +7,14 @@ compare the two.
 Units: offsets, bytes, ms; None is unknown.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from syncline.core.lag.append_time import staleness_ms
 from syncline.model.ids import Offset
 from syncline.model.lag import UNKNOWN, PartitionEnds
+
+
+_make: Final = tuple.__new__
 
 
 class Placed(Protocol):
@@ -56,14 +59,10 @@ def brief(committed: Offset, ends: PartitionEnds, place: Placed | None) -> Brief
     if place is None:
         return Brief(lag_hw, lag_lso, lag_leo, lost, None, None, None)
     append_ms, event_ms, newest_event_ms = place.append_ms, place.event_ms, ends.newest_event_ms
-    return Brief(
-        lag_hw,
-        lag_lso,
-        lag_leo,
-        lost,
-        max(0, ends.end_bytes - place.coordinate_bytes),
-        None
-        if append_ms == UNKNOWN
-        else staleness_ms(Offset(committed + lost), ends.high_watermark, append_ms, ends.at_ms),
-        None if UNKNOWN in (event_ms, newest_event_ms) else max(0, newest_event_ms - event_ms),
-    )
+    lag_bytes = ends.end_bytes - place.coordinate_bytes
+    late_ms = event_lag_ms = None
+    if append_ms != UNKNOWN:
+        late_ms = staleness_ms(Offset(committed + lost), ends.high_watermark, append_ms, ends.at_ms)
+    if event_ms != UNKNOWN and newest_event_ms != UNKNOWN:
+        event_lag_ms = newest_event_ms - event_ms if newest_event_ms > event_ms else 0
+    return _make(Brief, (lag_hw, lag_lso, lag_leo, lost, lag_bytes if lag_bytes > 0 else 0, late_ms, event_lag_ms))

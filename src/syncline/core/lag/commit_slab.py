@@ -47,6 +47,7 @@ SLOT_BYTES: Final = _HEAD.size + INTERVALS * _ROOM
 _SLOTS_PER_STEP: Final = 32
 # The namespace of a slot without a place.
 NOWHERE: Final = 0
+_make: Final = tuple.__new__
 _NO_SLOTS: Final = array("i")
 
 # Instead of a rate: there was a tick, but not two.
@@ -399,5 +400,7 @@ def _newest_of(
             continue
         offset, coordinate, append_ms, event_ms, namespace, count = _NEWEST.unpack_from(buffer, slot * slot_bytes)
         if count and offset >= 0:
-            place = None if namespace == NOWHERE else KeptPlace(coordinate, append_ms, event_ms, namespace)
-            yield NewestCommit(TopicPartition(topic, partition), slot, offset, place)
+            place = None
+            if namespace != NOWHERE:
+                place = _make(KeptPlace, (coordinate, append_ms, event_ms, namespace))
+            yield _make(NewestCommit, (_make(TopicPartition, (topic, partition)), slot, offset, place))

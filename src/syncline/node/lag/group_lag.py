@@ -403,7 +403,7 @@ def _lacks_place(each: _Captured, answers: Answers) -> bool:
         return False
     place, _ = _place_of(each, answers)
     # What was asked for and not found in time is not asked for again.
-    return place is None and (each.kept is not None or (each.key, each.committed) in answers.places)
+    return place is None and (each.kept is not None or answers.has_place(each.key, each.committed))
 
 
 def _place_of(each: _Captured, answers: Answers) -> tuple[OffsetPlace | None, bool]:

@@ -54,6 +54,9 @@ _PASSING: Final = frozenset(
 )
 
 
+_NO_PLACES: Final[Mapping[Offset, tuple[OffsetPlace, int]]] = {}
+
+
 class AnsweredEnds(NamedTuple):
     """The ends of a partition, and under which number places of this answer are kept."""
 
@@ -70,7 +73,7 @@ class Answers:
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, AnsweredEnds] = {}
         # By partition and the offset that was asked for, with the namespace.
-        self.places: dict[tuple[TopicPartition, Offset], tuple[OffsetPlace, int]] = {}
+        self.places: dict[TopicPartition, dict[Offset, tuple[OffsetPlace, int]]] = {}
         # Who reads, where that was asked for.
         self.readers: dict[TopicPartition, tuple[ReaderPosition, ...]] = {}
         # Partitions that no leader has answered for.
@@ -78,8 +81,12 @@ class Answers:
 
     def place(self, key: TopicPartition, offset: Offset) -> OffsetPlace | None:
         """Return where an offset lies, by the leader that also gave the ends; None if that is not known."""
-        answered, found = self.ends.get(key), self.places.get((key, offset))
+        answered, found = self.ends.get(key), self.places.get(key, _NO_PLACES).get(offset)
         return None if answered is None or found is None or found[1] != answered.namespace else found[0]
+
+    def has_place(self, key: TopicPartition, offset: Offset) -> bool:
+        """Return whether any leader has told where an offset lies, also one that gave no ends since."""
+        return offset in self.places.get(key, _NO_PLACES)
 
 
 class Leaders:
@@ -165,9 +172,12 @@ class Leaders:
             answers.ends[key] = AnsweredEnds(seen.last, seen.namespace, skew_ms, seen)
             if request.with_readers:
                 answers.readers[key] = answered.readers
+            if not asked.offsets:
+                continue
+            places, namespace = answers.places.setdefault(key, {}), seen.namespace
             for offset, place in zip(asked.offsets, answered.places, strict=True):
                 if place is not None:
-                    answers.places[key, offset] = (place, seen.namespace)
+                    places[offset] = (place, namespace)
 
     async def _pages(self, questions: Questions, answers: Answers) -> list[tuple[BrokerId, "_Page"]]:
         """Return requests that are not too long; partitions without a leader get their error."""

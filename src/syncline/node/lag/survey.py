@@ -25,6 +25,7 @@ from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds, SeenEnds
 from syncline.node.lag.leaders import Answers, Leaders
 
+_make: Final = tuple.__new__
 # Rows that are computed before the loop is freed, a millisecond or two.
 ROWS_PER_TURN: Final = 200
 # Places that are freed in one turn, with their offsets.
@@ -85,11 +86,14 @@ class Survey:
 
     async def forget(self) -> None:
         """Free what leaders told, some at a time: fifty thousand places at once would hold the loop for 20 ms."""
-        places = self.answers.places
-        for count in range(1, len(places) + 1):
-            places.popitem()
-            if count % FREED_PER_TURN == 0:
-                await asyncio.sleep(0)
+        places, count = self.answers.places, 0
+        while places:
+            _, of_partition = places.popitem()
+            while of_partition:
+                of_partition.popitem()
+                count += 1
+                if count % FREED_PER_TURN == 0:
+                    await asyncio.sleep(0)
 
     def _row(self, newest: NewestCommit, committed: Offset) -> SurveyedRow | None:
         key = newest.key
@@ -109,7 +113,7 @@ class Survey:
         ):
             kept = None
         place: OffsetPlace | KeptPlace | None = kept if told is None else told
-        return SurveyedRow(key, newest.slot, committed, ends, seen, brief(committed, ends, place), told)
+        return _make(SurveyedRow, (key, newest.slot, committed, ends, seen, brief(committed, ends, place), told))
 
     def keep_place(self, slab: CommitSlab, row: SurveyedRow) -> None:
         """Keep the place that the leader told, beside its commit: what is estimated may be known better later."""
