@@ -226,7 +226,7 @@ class AppendTimes:
             return None
         times, behind = self._times, at + 1
         next_ms = times[behind] if behind < len(times) else NONE
-        return _make(Found, (self._entry(at), next_ms if next_ms > NONE else NONE))
+        return _make(Found, (self._entry(at), max(NONE, next_ms)))
 
     def floor_at(self, position: int) -> Floor | None:
         """Return the last entry at or before a position, None if memory has none. For each fetch: no named tuples."""

@@ -13,7 +13,6 @@ from syncline.core.lag.append_time import staleness_ms
 from syncline.model.ids import Offset
 from syncline.model.lag import UNKNOWN, PartitionEnds
 
-
 _make: Final = tuple.__new__
 
 
@@ -63,6 +62,6 @@ def brief(committed: Offset, ends: PartitionEnds, place: Placed | None) -> Brief
     late_ms = event_lag_ms = None
     if append_ms != UNKNOWN:
         late_ms = staleness_ms(Offset(committed + lost), ends.high_watermark, append_ms, ends.at_ms)
-    if event_ms != UNKNOWN and newest_event_ms != UNKNOWN:
+    if UNKNOWN not in (event_ms, newest_event_ms):
         event_lag_ms = newest_event_ms - event_ms if newest_event_ms > event_ms else 0
-    return _make(Brief, (lag_hw, lag_lso, lag_leo, lost, lag_bytes if lag_bytes > 0 else 0, late_ms, event_lag_ms))
+    return _make(Brief, (lag_hw, lag_lso, lag_leo, lost, max(0, lag_bytes), late_ms, event_lag_ms))

@@ -118,16 +118,18 @@ def answer_partition(
         return Measured(AnsweredPartition(error))
     try:
         ends = ends_of(partition, broker_id, wall_ms())
-        places: list[OffsetPlace | None] = []
+        offsets = asked.offsets
+        places: list[OffsetPlace | None] = [None] * len(offsets)
         searches: list[tuple[int, PlaceSearch]] = []
         # Nothing changes in one step, and groups that keep up are in the same batches.
         seen = Seen()
-        for index, offset in enumerate(asked.offsets):
-            place = _place(partition.log, offset, ends, seen, is_exact=is_exact)
+        # In their order, so that one read of headers serves many; groups come in any.
+        for index in sorted(range(len(offsets)), key=offsets.__getitem__):
+            place = _place(partition.log, offsets[index], ends, seen, is_exact=is_exact)
             if isinstance(place, PlaceSearch):
                 searches.append((index, place))
-                place = None
-            places.append(place)
+            else:
+                places[index] = place
     except StorageError:
         return Measured(AnsweredPartition(ErrorCode.KAFKA_STORAGE_ERROR))
     read_by = readers(partition.key, ends.high_watermark)
