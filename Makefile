@@ -35,8 +35,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Two processes more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 2))')
+# One process more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
 unit: $(VENV)/.dev ## the tests alone; ARGS are pytest's
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 20 $(ARGS)
