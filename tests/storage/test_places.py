@@ -15,6 +15,7 @@ from syncline.records.batch import BatchHeader, stamp, stamp_append_time
 from syncline.records.builder import BatchBuilder
 from syncline.storage import places
 from syncline.storage.append_times import STEP_MS
+from syncline.storage.batch_walk import HeaderReader
 from syncline.storage.disk import Residency
 from syncline.storage.log import PartitionLog
 from syncline.storage.places import PlaceSearch
@@ -70,16 +71,23 @@ def test_l12_a_place_is_that_of_the_whole_batch_and_without_a_walk_one_index_int
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
-def test_places_of_many_offsets_are_those_of_each(is_exact: bool) -> None:
-    """Offsets in one batch share its header; over segments, too."""
+@pytest.mark.parametrize("is_descending", [True, False])
+def test_places_of_many_offsets_are_those_of_each(
+    is_exact: bool, is_descending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over segments, in either order; ascending, what is read for a batch serves for all three offsets in it."""
     log = new_log(SMALL)
     for number in range(12):
         append(log, count=3, append_ms=BEGAN_MS + 1_000 * number, timestamp_ms=50 + number)
-    seen = places.Seen()
-    together = [log.place(Offset(offset), is_exact=is_exact, seen=seen) for offset in range(37)]
+    offsets = sorted(map(Offset, range(37)), reverse=is_descending)
+    read: list[int] = []
+    header_at = HeaderReader.header_at
+    monkeypatch.setattr(HeaderReader, "header_at", lambda self, at: read.append(at) or header_at(self, at))
+    together = log.places(offsets, is_exact=is_exact)
+    count = len(read)
 
-    assert 1 < seen.batch_count < 36
-    assert together == [log.place(Offset(offset), is_exact=is_exact) for offset in range(37)]
+    assert together == [log.place(offset, is_exact=is_exact) for offset in offsets]
+    assert 0 < count <= (len(read) - count) // (1 if is_descending else 2)
 
 
 def test_the_log_end_has_a_place_without_times() -> None:

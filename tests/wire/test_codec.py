@@ -2,6 +2,8 @@
 
 import contextlib
 import struct
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +35,45 @@ def test_preload_imports_every_message_that_is_served() -> None:
     for key, version in SERVED:
         assert codec.request_type(key, version).__api_key__ == key
         assert codec.response_type(key, version).__version__ == version
+
+
+_TWO_THREADS = """
+import importlib, sys, threading
+from importlib.machinery import PathFinder
+from syncline.wire import codec
+
+PACKAGE = "kio.schema.alter_partition.v3"
+found = []
+second = threading.Thread(target=lambda: found.append(codec.request_type(56, 3)))
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != PACKAGE:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+        def exec_module(module):
+            # The first thread has the package's lock. Go on when the second one waits for that.
+            second.start()
+            while not importlib._bootstrap._blocking_on:
+                pass
+            execute(module)
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder)
+codec.response_type(56, 3)
+second.join()
+assert found, "the second thread has failed"
+"""
+
+
+def test_two_threads_may_import_the_same_message() -> None:
+    """Guards: a worker that imports ahead and the loop waited for each other, and importlib raised _DeadlockError."""
+    ran = subprocess.run([sys.executable, "-c", _TWO_THREADS], check=False, capture_output=True, text=True, timeout=10)
+
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_decode_copies_so_that_the_receive_buffer_may_be_reused() -> None:

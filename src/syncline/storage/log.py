@@ -15,7 +15,7 @@ the last segment is the only one that grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -36,7 +36,7 @@ from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.flusher import Flusher
 from syncline.storage.incoming import FollowerAppend
 from syncline.storage.log_times import LogTimes
-from syncline.storage.places import Places, PlaceSearch, Seen
+from syncline.storage.places import Places, PlaceSearch
 from syncline.storage.read_facts import Noted, ReadReport
 from syncline.storage.read_plans import Readable
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted
@@ -284,17 +284,22 @@ class PartitionLog:
         """Return the byte coordinates of the log start, possibly a little too low, and of the log end."""
         return byte_lag.floor(self._segments, self.log_start), self._segments.end_bytes
 
-    def place(self, offset: Offset, *, is_exact: bool, seen: Seen | None = None) -> OffsetPlace | PlaceSearch:
-        """Return where an offset lies and when it came, or what a worker needs to find that out.
+    def place(self, offset: Offset, *, is_exact: bool) -> OffsetPlace | PlaceSearch:
+        """Return what `places` returns for one offset."""
+        return self.places((offset,), is_exact=is_exact)[0]
+
+    def places(self, offsets: Iterable[Offset], *, is_exact: bool) -> list[OffsetPlace | PlaceSearch]:
+        """Return where offsets lie and when they came, or what a worker needs to find that out.
 
         An offset below the log start counts as the log start, one beyond the log end as the log end. Without
-        `is_exact`, the coordinate may be too low by less than one index interval and one batch. `seen` remembers
-        batches from one call to the next, as long as the log stays as it is.
+        `is_exact`, the coordinate may be too low by less than one index interval and one batch. Offsets in ascending
+        order take the least time.
         """
         self._availability.check()
-        inside = min(max(offset, self.log_start), self.log_end)
+        start, end = self.log_start, self.log_end
         retention_ms = self.settings.retention_ms if self.settings.is_delete_policy else NONE
-        return self._places.find(inside, self.log_end, retention_ms, is_exact=is_exact, seen=seen)
+        inside = [min(max(offset, start), end) for offset in offsets]
+        return self._places.find(inside, end, retention_ms, is_exact=is_exact)
 
     def readable_before(self, offset: Offset) -> int:
         """Return the records that consumers can read below `offset`, from an origin; -1: it takes the disk to know."""

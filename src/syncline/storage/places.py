@@ -17,7 +17,7 @@ Units: byte coordinates as in `byte_lag.py`, times are Unix milliseconds, -1 unk
 the first segment.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -102,23 +102,35 @@ class PlaceSearch(NamedTuple):
         return known.place(coordinate, header, found, readable)
 
 
-class Seen:
-    """What several offsets of one log have in common, for as long as the log stays as it is."""
+class _Walk:
+    """What the offsets of one answer have in common: the log stays as it is meanwhile."""
 
-    __slots__ = ("_batches", "_reader", "end_bytes", "kept_until_ms", "readable", "segment")
+    __slots__ = (
+        "_batches",
+        "_reader",
+        "append_ms",
+        "begin",
+        "coordinate_bytes",
+        "end",
+        "end_bytes",
+        "event_ms",
+        "is_estimated",
+        "kept_until_ms",
+        "readable",
+        "segment",
+    )
 
     def __init__(self) -> None:
         # The segment of the last offset.
         self.segment: Segment | None = None
         self.end_bytes = 0
         self.kept_until_ms = self.readable = UNKNOWN
+        # From the last offset to the end of its batch: what is known holds for all of them.
+        self.begin = self.end = NONE
+        self.coordinate_bytes = self.append_ms = self.event_ms = UNKNOWN
+        self.is_estimated = False
         self._batches: dict[int, BatchHeader | None] = {}
         self._reader: HeaderReader | None = None
-
-    @property
-    def batch_count(self) -> int:
-        """How many headers were read."""
-        return len(self._batches)
 
     def enter(self, segment: Segment, kept_until_ms: int, readable: int) -> None:
         """Go on in this segment, before which there are so many readable records."""
@@ -161,50 +173,68 @@ class Places:
         self._added_up: int = NONE
 
     def find(
-        self,
-        offset: Offset,
-        log_end: Offset,
-        retention_ms: int,
-        *,
-        is_exact: bool,
-        seen: Seen | None = None,
-    ) -> OffsetPlace | PlaceSearch:
-        """Return the place of an offset of the log, or what a worker needs to find it.
+        self, offsets: Iterable[Offset], log_end: Offset, retention_ms: int, *, is_exact: bool
+    ) -> list[OffsetPlace | PlaceSearch]:
+        """Return the place of each offset of the log, or what a worker needs to find it.
 
         Without `is_exact` no headers are walked, and the coordinate may be too low by less than one index interval and
-        one batch. At the log end there is no batch yet: nothing but the coordinate is known. `seen` is for several
-        offsets of a log that does not change meanwhile.
+        one batch. At the log end there is no batch yet: nothing but the coordinate is known. Offsets in ascending order
+        take the least time: groups that keep up are in the same batches.
         """
+        walk = _Walk()
+        found: list[OffsetPlace | PlaceSearch] = []
+        for offset in offsets:
+            if walk.begin <= offset < walk.end:
+                found.append(self._in_batch(offset, walk))
+            elif offset >= log_end:
+                end_bytes = self._segments.end_bytes
+                at_end = (end_bytes, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, end_bytes)
+                found.append(OffsetPlace(offset, *at_end, is_estimated=False))
+            else:
+                found.append(self._find(offset, walk, retention_ms, is_exact=is_exact))
+        return found
+
+    def _find(self, offset: Offset, walk: _Walk, retention_ms: int, *, is_exact: bool) -> OffsetPlace | PlaceSearch:
         segments = self._segments
-        if offset >= log_end:
-            end_bytes = segments.end_bytes
-            return OffsetPlace(offset, end_bytes, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, end_bytes, is_estimated=False)
         segment = segments.of(offset)
-        seen = Seen() if seen is None else seen
-        if seen.segment is not segment:
-            seen.enter(segment, self._kept_until_ms(segment, retention_ms), self._readable_in(segment))
+        if walk.segment is not segment:
+            walk.enter(segment, self._kept_until_ms(segment, retention_ms), self._readable_in(segment))
         coordinate = byte_lag.find_in(segments, segment, offset, is_exact=is_exact)
         time = segment.append_times.find(offset)
-        has_holes, readable = segment.holes > 0, seen.readable
-        if not has_holes and readable != UNKNOWN:
-            readable += offset - segment.base_offset
+        has_holes = segment.holes > 0
         # In a segment with holes, records are counted for exact answers only.
         if isinstance(coordinate, int) and not isinstance(time, AppendTimeSearch) and not (has_holes and is_exact):
             try:
                 # Where the index is damaged, or damage lies in the log, its place stands, its time does not.
-                header = seen.batch(coordinate)
+                header = walk.batch(coordinate)
             except (NotResident, OSError):
                 pass
             else:
-                append_ms, is_estimated = _append_time(offset, header, time)
-                event_ms = UNKNOWN if header is None else header.max_timestamp
-                before = UNKNOWN if has_holes else readable
-                times = (append_ms, event_ms, before, seen.kept_until_ms, seen.end_bytes, is_estimated)
-                return _make(OffsetPlace, (offset, coordinate, *times))
+                walk.coordinate_bytes = coordinate
+                walk.append_ms, walk.is_estimated = _append_time(offset, header, time)
+                walk.event_ms = UNKNOWN if header is None else header.max_timestamp
+                walk.begin = walk.end = NONE
+                if header is not None and header.base_offset <= offset < header.next_offset:
+                    # No index names another batch for what follows in this one, so all of it has the same answer.
+                    walk.begin, walk.end = offset, header.next_offset
+                return self._in_batch(offset, walk)
+        readable = walk.readable
+        if not has_holes and readable != UNKNOWN:
+            readable += offset - segment.base_offset
         known = Known(
-            offset, segment.bytes_before, seen.end_bytes, seen.kept_until_ms, coordinate, time, readable, has_holes
+            offset, segment.bytes_before, walk.end_bytes, walk.kept_until_ms, coordinate, time, readable, has_holes
         )
         return PlaceSearch(known, byte_lag.search(segments, segment, offset))
+
+    @staticmethod
+    def _in_batch(offset: Offset, walk: _Walk) -> OffsetPlace:
+        """Return the place of an offset of the batch that was looked at last."""
+        segment, readable = walk.segment, walk.readable
+        assert segment is not None, "an offset lies in a segment"
+        if readable != UNKNOWN:
+            readable = UNKNOWN if segment.holes > 0 else readable + offset - segment.base_offset
+        bounds = (readable, walk.kept_until_ms, walk.end_bytes, walk.is_estimated)
+        return _make(OffsetPlace, (offset, walk.coordinate_bytes, walk.append_ms, walk.event_ms, *bounds))
 
     def readable_before(self, offset: Offset) -> int:
         """Return how many records consumers can read below an offset; -1 if that is not known without the disk."""

@@ -130,7 +130,11 @@ def _module(key: int, version: int, direction: str) -> ModuleType:
         _spare_hypothesis()
         name = ApiKey(key).name.lower()
         try:
-            module = import_module(_OWN.get(wanted) or f"kio.schema.{name}.v{version}.{direction}")
+            # The package imports both directions. Where one thread imports it and another one of its modules, each
+            # waits for the other, which importlib refuses (_DeadlockError): so all begin with the package.
+            module = import_module(f"kio.schema.{name}.v{version}")
+            if wanted in _OWN:
+                module = import_module(_OWN[wanted])
         except ModuleNotFoundError as error:
             raise DecodeError(f"{name} version {version} has no schema here") from error
         _modules[wanted] = module

@@ -3,6 +3,7 @@
 from typing import Any
 
 from syncline.model.ids import Offset, TopicPartition
+from syncline.node.lag.leaders import ToldPlaces
 from syncline.node.lag.survey import FREED_PER_TURN, Survey
 
 
@@ -12,8 +13,9 @@ def test_survey_forgets_some_places_at_a_time() -> None:
     survey = Survey(nothing, nothing, nothing)
     places = survey.answers.places
     for number in range(2 * FREED_PER_TURN + 1):
-        places.setdefault(TopicPartition("t", number % 3), {})[Offset(number)] = nothing
-    of_partitions = list(places.values())
+        told = places.setdefault(TopicPartition("t", number % 3), ToldPlaces(1, {}))
+        told.by_offset[Offset(number)] = None
+    of_partitions = [told.by_offset for told in places.values()]
     left = []
     turns = survey.forget()
     try:

@@ -146,12 +146,13 @@ class _Head:
 class CommitSlab:
     """The windows of one group, one slot per partition."""
 
-    __slots__ = ("_buffer", "_free", "_intervals", "_min_distance_ms", "_slots", "commit_count")
+    __slots__ = ("_buffer", "_free", "_intervals", "_min_distance_ms", "_slot_bytes", "_slots", "commit_count")
 
     def __init__(self, intervals: int = INTERVALS, min_distance_ms: int = 0) -> None:
         assert 1 <= intervals <= _INTERVALS_MAX, f"a window of {intervals} commits"
         assert min_distance_ms >= 0, f"commits {min_distance_ms} ms apart"
         self._intervals = intervals
+        self._slot_bytes = _HEAD.size + intervals * _ROOM
         self._min_distance_ms = min_distance_ms
         # Of all commits that were added, merged ones included.
         self.commit_count = 0
@@ -351,10 +352,6 @@ class CommitSlab:
         start = self._start(slot)
         _HEAD.pack_into(self._buffer, start, 0, 0, 0, 0, 0, 0, NOWHERE, 0, nan, 0, 0)
         return slot
-
-    @property
-    def _slot_bytes(self) -> int:
-        return _HEAD.size + self._intervals * _ROOM
 
     def _start(self, slot: int) -> int:
         start = slot * self._slot_bytes

@@ -22,7 +22,7 @@ from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
-from syncline.storage.places import PlaceSearch, Seen
+from syncline.storage.places import PlaceSearch
 
 # Of one question: places that workers look for, and how long the answer waits for them.
 SEARCHES_MAX: Final = 64
@@ -121,11 +121,12 @@ def answer_partition(
         offsets = asked.offsets
         places: list[OffsetPlace | None] = [None] * len(offsets)
         searches: list[tuple[int, PlaceSearch]] = []
-        # Nothing changes in one step, and groups that keep up are in the same batches.
-        seen = Seen()
         # In their order, so that one read of headers serves many; groups come in any.
-        for index in sorted(range(len(offsets)), key=offsets.__getitem__):
-            place = _place(partition.log, offsets[index], ends, seen, is_exact=is_exact)
+        in_order = sorted(range(len(offsets)), key=offsets.__getitem__) if ends.log_start < ends.log_end else []
+        # The place is that of the first record at or behind an offset that still exists; at the end there is none yet.
+        indexes = [index for index in in_order if offsets[index] < ends.log_end]
+        found = partition.log.places([offsets[index] for index in indexes], is_exact=is_exact)
+        for index, place in zip(indexes, found, strict=True):
             if isinstance(place, PlaceSearch):
                 searches.append((index, place))
             else:
@@ -225,11 +226,3 @@ def _refusal(partition: MeasuredPartition | None, leader_epoch: int) -> ErrorCod
     if partition.log.is_offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE if partition.leader.are_offsets_available else ErrorCode.OFFSET_NOT_AVAILABLE
-
-
-def _place(
-    log: PartitionLog, offset: Offset, ends: PartitionEnds, seen: Seen, *, is_exact: bool
-) -> OffsetPlace | PlaceSearch | None:
-    """Return where the first record at or behind `offset` lies that still exists; None if there is none yet."""
-    unread = max(offset, ends.log_start)
-    return None if unread >= ends.log_end else log.place(unread, is_exact=is_exact, seen=seen)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerId, Offset, TopicPartition
+from syncline.model.ids import NONE, BrokerId, Offset, TopicPartition
 from syncline.model.lag import OffsetPlace, PartitionEnds
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
@@ -54,7 +54,17 @@ _PASSING: Final = frozenset(
 )
 
 
-_NO_PLACES: Final[Mapping[Offset, tuple[OffsetPlace, int]]] = {}
+class ToldPlaces(NamedTuple):
+    """Where offsets of one partition lie, by the offset that was asked for, and under which number they count.
+
+    None where a leader before this one had told it.
+    """
+
+    namespace: int
+    by_offset: dict[Offset, OffsetPlace | None]
+
+
+_NO_PLACES: Final = ToldPlaces(NONE, {})
 
 
 class AnsweredEnds(NamedTuple):
@@ -72,8 +82,8 @@ class Answers:
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, AnsweredEnds] = {}
-        # By partition and the offset that was asked for, with the namespace.
-        self.places: dict[TopicPartition, dict[Offset, tuple[OffsetPlace, int]]] = {}
+        # Those that a leader told last.
+        self.places: dict[TopicPartition, ToldPlaces] = {}
         # Who reads, where that was asked for.
         self.readers: dict[TopicPartition, tuple[ReaderPosition, ...]] = {}
         # Partitions that no leader has answered for.
@@ -81,12 +91,12 @@ class Answers:
 
     def place(self, key: TopicPartition, offset: Offset) -> OffsetPlace | None:
         """Return where an offset lies, by the leader that also gave the ends; None if that is not known."""
-        answered, found = self.ends.get(key), self.places.get(key, _NO_PLACES).get(offset)
-        return None if answered is None or found is None or found[1] != answered.namespace else found[0]
+        answered, told = self.ends.get(key), self.places.get(key, _NO_PLACES)
+        return None if answered is None or told.namespace != answered.namespace else told.by_offset.get(offset)
 
     def has_place(self, key: TopicPartition, offset: Offset) -> bool:
-        """Return whether any leader has told where an offset lies, also one that gave no ends since."""
-        return offset in self.places.get(key, _NO_PLACES)
+        """Return whether a leader has told where an offset lies, also if another one gave the ends since."""
+        return offset in self.places.get(key, _NO_PLACES).by_offset
 
 
 class Leaders:
@@ -174,10 +184,13 @@ class Leaders:
                 answers.readers[key] = answered.readers
             if not asked.offsets:
                 continue
-            places, namespace = answers.places.setdefault(key, {}), seen.namespace
+            told = answers.places.get(key, _NO_PLACES)
+            if told.namespace != seen.namespace:
+                told = answers.places[key] = ToldPlaces(seen.namespace, dict.fromkeys(told.by_offset))
+            by_offset = told.by_offset
             for offset, place in zip(asked.offsets, answered.places, strict=True):
                 if place is not None:
-                    places[offset] = (place, namespace)
+                    by_offset[offset] = place
 
     async def _pages(self, questions: Questions, answers: Answers) -> list[tuple[BrokerId, "_Page"]]:
         """Return requests that are not too long; partitions without a leader get their error."""

@@ -88,9 +88,9 @@ class Survey:
         """Free what leaders told, some at a time: fifty thousand places at once would hold the loop for 20 ms."""
         places, count = self.answers.places, 0
         while places:
-            _, of_partition = places.popitem()
-            while of_partition:
-                of_partition.popitem()
+            _, (_, by_offset) = places.popitem()
+            while by_offset:
+                by_offset.popitem()
                 count += 1
                 if count % FREED_PER_TURN == 0:
                     await asyncio.sleep(0)
