@@ -1,11 +1,11 @@
-"""Groups of tests: clients that only commit, and a member that does not."""
+"""Groups of tests: clients that only commit, a member that does not, and records that are gone before they are read."""
 
 from collections.abc import Mapping
 
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 from tests.core.group_driver import subscription
-from tests.node.wire_client import WireClient
+from tests.node.wire_client import WireClient, batch
 from tests.node.world import World
 
 
@@ -69,6 +69,27 @@ async def commit_with(
     )
     codes = {ErrorCode(int(each.error_code)) for topic in answer.topics for each in topic.partitions}
     assert codes == {ErrorCode.NONE}
+
+
+async def stopped_group(world: World) -> int:
+    """Let group g commit 1 to 4 of ten records of t-0, and nothing for a minute; return its coordinator."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch(10))
+    coordinator = await coordinator_of(world, "g")
+    for offset in range(1, 5):
+        await commit(world, coordinator, "g", {("t", 0): offset})
+        await world.later(1)
+    await world.later(60)
+    return coordinator
+
+
+async def delete_below(world: World, offset: int) -> None:
+    """Delete the records of t-0 below an offset."""
+    client = await world.client()
+    partitions = [{"partition_index": 0, "offset": offset}]
+    await client.ask(ApiKey.DELETE_RECORDS, 2, topics=[{"name": "t", "partitions": partitions}], timeout=5_000)
+    client.transport.close()
 
 
 def assignment(topic: str, *partitions: int) -> bytes:

@@ -8,8 +8,7 @@ from syncline.core.groups.messages import GroupState
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import GroupStatus, LagCause, LagRow, OffsetPlace, StatusRule
 from syncline.node.lag.group_lag import MeasuredGroup
-from syncline.wire.api import ApiKey
-from tests.node.lag.groups import commit, coordinator_of, join
+from tests.node.lag.groups import commit, coordinator_of, delete_below, join, stopped_group
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -39,24 +38,20 @@ def _place(coordinate_bytes: int) -> OffsetPlace:
     return OffsetPlace(Offset(1), coordinate_bytes, 1, 1, -1, -1, coordinate_bytes, is_estimated=False)
 
 
-async def _delete_below(world: World, offset: int) -> None:
-    client = await world.client()
-    await client.ask(
-        ApiKey.DELETE_RECORDS,
-        2,
-        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}],
-        timeout=5_000,
-    )
-    client.transport.close()
+# With either, the time of an append is known: from the batch, or from the leader's note.
+both_times = pytest.mark.parametrize("timestamp_type", ["LogAppendTime", "CreateTime"])
 
 
-async def test_l14_staleness_rises_by_a_second_per_second_and_event_lag_does_not(world: World) -> None:
+@both_times
+async def test_l14_staleness_rises_by_a_second_per_second_and_event_lag_does_not(
+    world: World, timestamp_type: str
+) -> None:
     """One record per second, of which the group reads two in five, and then nothing more comes."""
-    await world.topic(message_timestamp_type="LogAppendTime")
+    await world.topic(message_timestamp_type=timestamp_type)
     client = await world.client()
     coordinator = await coordinator_of(world, "g")
-    for _ in range(30):
-        await client.produce("t", batch())
+    for second in range(30):
+        await client.produce("t", batch(timestamp_ms=1_000 * second))
         await world.later(1)
     await commit(world, coordinator, "g", {("t", 0): 12})
     first = await row(world, coordinator)
@@ -72,9 +67,12 @@ async def test_l14_staleness_rises_by_a_second_per_second_and_event_lag_does_not
     assert not then.is_estimated
 
 
-async def test_l16_record_waits_since_it_was_appended_and_not_since_somebody_looked(world: World) -> None:
+@both_times
+async def test_l16_record_waits_since_it_was_appended_and_not_since_somebody_looked(
+    world: World, timestamp_type: str
+) -> None:
     """A thousand records at once: an interpolation between two samples would take them for a stream."""
-    await world.topic(message_timestamp_type="LogAppendTime")
+    await world.topic(message_timestamp_type=timestamp_type)
     client = await world.client()
     coordinator = await coordinator_of(world, "g")
     await world.later(1)
@@ -88,6 +86,28 @@ async def test_l16_record_waits_since_it_was_appended_and_not_since_somebody_loo
 
     assert found.staleness_ms is not None
     assert abs(found.at_ms - found.staleness_ms - appended_ms) <= 250
+
+
+async def test_l19_no_record_waits_a_negative_time_when_the_clock_is_set_back(world: World) -> None:
+    """Until the clock is there again, the record has waited for no time."""
+    await world.topic()
+    client = await world.client()
+    coordinator = await coordinator_of(world, "g")
+    for _ in range(3):
+        await world.later(1)
+        await client.produce("t", batch())
+    await commit(world, coordinator, "g", {("t", 0): 1})
+    before = await row(world, coordinator)
+    world.host().clock.offset_ms = -10_000
+    waits_ms = []
+    for _ in range(15):
+        await world.later(1)
+        waits_ms.append((await row(world, coordinator)).staleness_ms or 0)
+
+    assert before.staleness_ms == pytest.approx(1_000, abs=250)
+    assert waits_ms == sorted(waits_ms)
+    assert waits_ms[0] == 0
+    assert waits_ms[-1] == pytest.approx(6_000, abs=250)
 
 
 async def test_l36_totals_leave_out_what_has_no_commit(world: World) -> None:
@@ -187,7 +207,7 @@ async def test_kept_place_below_the_log_start_is_not_used(world: World) -> None:
     coordinator = await coordinator_of(world, "g")
     await commit(world, coordinator, "g", {("t", 0): 1})
     await row(world, coordinator)
-    await _delete_below(world, 3)
+    await delete_below(world, 3)
 
     found = await row(world, coordinator, is_exact=False)
 
@@ -228,16 +248,9 @@ async def test_group_of_a_deleted_topic_has_no_rows(world: World) -> None:
 
 async def test_l20_offsets_without_a_record_are_no_reason_to_stop(world: World) -> None:
     """All that the group had not read was deleted: it has stopped committing, and has nothing to commit."""
-    await world.topic()
-    client = await world.client()
-    await client.produce("t", batch(10))
-    coordinator = await coordinator_of(world, "g")
-    for offset in range(1, 5):
-        await commit(world, coordinator, "g", {("t", 0): offset})
-        await world.later(1)
-    await world.later(60)
+    coordinator = await stopped_group(world)
     stopped = await measured(world, coordinator)
-    await _delete_below(world, 10)
+    await delete_below(world, 10)
     after = await measured(world, coordinator)
 
     assert stopped.verdict.status is GroupStatus.ERR

@@ -1,6 +1,6 @@
 """The pages of other exporters: their names and labels, of the whole cluster, from any broker that is told to."""
 
-from math import isnan
+from math import inf, isnan
 
 import pytest
 
@@ -230,6 +230,25 @@ async def test_l35_kafka_lag_exporter_estimates_as_the_original_does(world: Worl
     assert POLL_MS / 1_000 < third.of("kafka_consumergroup_group_lag_seconds", **row) < POLL_MS / 1_000 + 2
     own = await scrape(world)
     assert own.of("syncline_group_staleness_seconds", group="g", **T0) == pytest.approx(13.3, abs=1.5)
+
+
+@one
+async def test_l35_kafka_lag_exporter_calls_a_record_on_a_flat_stretch_infinitely_late(world: World) -> None:
+    """Nothing is produced between two polls, and one record is unread; ours is the age of that record."""
+    await world.topic()
+    client = await world.client()
+    await client.produce("t", batch(100))
+    coordinator = await coordinator_of(world, "g")
+    await commit(world, coordinator, "g", {("t", 0): 99})
+    await page(world, "kafka-lag-exporter")
+    await world.later(POLL_MS / 1_000)
+    flat = await page(world, "kafka-lag-exporter")
+    own = await scrape(world)
+    labels = {"cluster_name": world.broker().image.cluster_id, "group": "g"}
+
+    assert flat.of("kafka_consumergroup_group_lag_seconds", **labels, **T0, **NOBODY) == inf
+    assert flat.of("kafka_consumergroup_group_max_lag_seconds", **labels) == inf
+    assert 5 < own.of("syncline_group_staleness_seconds", group="g", **T0) < 10
 
 
 @pytest.mark.brokers(1, metrics_compatible="kminion")

@@ -7,7 +7,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.virtual.meter import CallMeter
 from syncline.wire.api import ApiKey
-from tests.node.lag.groups import commit, coordinator_of
+from tests.node.lag.groups import commit, coordinator_of, delete_below, stopped_group
 from tests.node.metrics.scraping import Samples, scrape
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -146,12 +146,7 @@ async def test_deleted_records_that_a_group_had_not_read_are_counted_once(world:
     coordinator = await coordinator_of(world, "g")
     await commit(world, coordinator, "g", {("t", 0): 4})
     await world.later(2 * REFRESH_MS / 1_000)
-    await client.ask(
-        ApiKey.DELETE_RECORDS,
-        2,
-        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 10}]}],
-        timeout=5_000,
-    )
+    await delete_below(world, 10)
     await world.later(3 * REFRESH_MS / 1_000)
     lost = await scrape(world)
     await commit(world, coordinator, "g", {("t", 0): 12})
@@ -166,21 +161,9 @@ async def test_deleted_records_that_a_group_had_not_read_are_counted_once(world:
 @one
 async def test_group_whose_unread_records_are_deleted_is_not_late(world: World) -> None:
     """Offsets are left, and no record: no bytes, no seconds, and no status but OK."""
-    await world.topic()
-    client = await world.client()
-    await client.produce("t", batch(10))
-    coordinator = await coordinator_of(world, "g")
-    for offset in range(1, 5):
-        await commit(world, coordinator, "g", {("t", 0): offset})
-        await world.later(1)
-    await world.later(60)
+    await stopped_group(world)
     stopped = await scrape(world)
-    await client.ask(
-        ApiKey.DELETE_RECORDS,
-        2,
-        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 10}]}],
-        timeout=5_000,
-    )
+    await delete_below(world, 10)
     await world.later(2 * REFRESH_MS / 1_000)
     samples = await scrape(world)
     labels = {"group": "g", "topic": "t", "partition": 0}
