@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
+.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -110,6 +110,9 @@ kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by sid
 
 spark-live: $(VENV)/.dev ## the Spark source's option table on Syncline, Apache Kafka and beside Spark's own connector (needs Java and Maven; 8 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider tests/pipeline/live_spark.py $(ARGS)
+
+spark-versions: $(VENV)/.dev ## the pipeline's tests on Python 3.11 to 3.13 with PySpark 4.2 and 4.3, where they are (15 minutes)
+	@$(BIN)/python -m tests.pipeline.versions $(ARGS)
 
 spark-secure-live: $(VENV)/.dev ## Spark reads a secured Apache Kafka: each protocol, mechanism and mistake (needs Java and Maven; 3 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider -rP tests/pipeline/live_secured.py

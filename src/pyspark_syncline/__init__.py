@@ -3,7 +3,8 @@
 Also what users import beside it.
 """
 
+from syncline.pipeline.checkpoints import starting_offsets
 from syncline.pipeline.source.snapshot import snapshot
 from syncline.pipeline.source.spark import SynclineSource as DefaultSource
 
-__all__ = ["DefaultSource", "snapshot"]
+__all__ = ["DefaultSource", "snapshot", "starting_offsets"]

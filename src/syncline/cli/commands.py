@@ -22,6 +22,7 @@ from syncline.cli import (
     isr,
     lab,
     lag,
+    pipeline,
     produce,
     reassign,
     reassign_plan,
@@ -79,6 +80,7 @@ reassign_status.register(reassign.app)
 reassign_report.register(reassign.app)
 app.add_typer(throttle.app, name="throttle")
 app.add_typer(lab.app, name="lab")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def command_line() -> Any:

@@ -1,0 +1,68 @@
+"""`pipeline`: whether this machine can run jobs of Spark that read from a cluster and write to it."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from syncline.cli.screen import say
+from syncline.cli.target import JsonOption
+from syncline.local.layout import LocalClusterError
+
+BROKERS = "kafka.bootstrap.servers"
+
+
+app = typer.Typer(no_args_is_help=True, help="Prepare jobs of Spark.")
+
+
+@app.command(short_help="Look for what would stop a Spark job here.")
+def doctor(
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Ask these brokers, too.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of the source, such as kafka.security.protocol; repeatable.",
+        ),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Start the session there (default: local[*]).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Start no session.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for what would stop a Spark job: Python, packages, Java, workers, addresses, and a task that really runs.
+
+    The exit code is 1 if something would.
+    """
+    try:
+        from syncline.pipeline.jobs.doctor import State, examine
+    except ImportError as error:
+        raise LocalClusterError(f"The pipeline is not installed ({error}): pip install 'syncline[spark]'") from None
+    options = options_of(bootstrap, option or [])
+    findings = []
+    for finding in examine(options=options, master=master, with_spark=not quick):
+        findings.append(finding)
+        if not as_json:
+            advice = f"\n{'':21}-> {finding.advice}" if finding.advice else ""
+            say(f"{finding.state.value.upper():8} {finding.subject:11} {finding.found}{advice}")
+    if as_json:
+        print(json.dumps([each._asdict() for each in findings]))
+    if any(each.state is State.FAILED for each in findings):
+        raise typer.Exit(1)
+
+
+def options_of(bootstrap: str | None, written: list[str]) -> dict[str, str]:
+    """Return the options of the source; `LocalClusterError` for one that is none."""
+    options = {} if bootstrap is None else {BROKERS: bootstrap}
+    for each in written:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise LocalClusterError(f"--option takes NAME=VALUE, not {each!r}.")
+        options[name] = value
+    if options and not {BROKERS, "bootstrap"} & options.keys():
+        raise LocalClusterError("--option needs the brokers that it is for: add --bootstrap HOST:PORT.")
+    return options

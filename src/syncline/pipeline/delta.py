@@ -1,0 +1,76 @@
+"""Micro-batches into a Delta table, each once, without a jar: `deltalake` writes what Spark hands over as Arrow.
+
+    query = stream.writeStream.foreachBatch(delta_batches("/data/flights")).option("checkpointLocation", ...).start()
+
+Spark may hand over a micro-batch again, after a crash between the table's commit and its own. So each commit to the
+table carries the id of the query and the number of the batch (the protocol's application transactions), and a batch
+that the table already has is left out. That holds as long as the checkpoint, which has the id, is kept.
+
+A micro-batch comes into the memory of the driver; bound it with `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
+Source: the Delta transaction log protocol (txn actions).
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from syncline.pipeline.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+_QUERY: Final = "sql.streaming.queryId"
+
+
+def delta_batches(
+    table: str,
+    *,
+    partition_by: Sequence[str] = (),
+    storage_options: Mapping[str, str] | None = None,
+) -> Callable[["DataFrame", int], None]:
+    """Return the function for `foreachBatch` that appends each micro-batch to a table once, and creates the table.
+
+    `table` is a path or a URL that `deltalake` knows, `storage_options` go to it. Raises OptionError without it.
+    """
+    try:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    except ImportError as error:
+        raise OptionError(f"Delta tables need one more package ({error}): pip install 'syncline[delta]'") from error
+    options = dict(storage_options or {})
+
+    def append(batch: "DataFrame", number: int) -> None:
+        query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY)
+        if not query:
+            raise OptionError("delta_batches is for foreachBatch of a stream: this batch belongs to none")
+        application = f"syncline-{query}"
+        if DeltaTable.is_deltatable(table, storage_options=options):
+            written = DeltaTable(table, storage_options=options).transaction_version(application)
+            if written is not None and written >= number:
+                log.warning("table %s has micro-batch %s of query %s already; it is left out", table, number, query)
+                return
+        rows = in_utc(batch.toArrow())
+        write_deltalake(
+            table,
+            rows,
+            mode="append",
+            partition_by=list(partition_by) or None,
+            storage_options=options or None,
+            commit_properties=CommitProperties(app_transactions=[Transaction(application, number)]),
+        )
+
+    return append
+
+
+def in_utc(rows: Any) -> Any:
+    """Return the same moments with the time zone UTC, the only one that Delta has; Spark gives the session's."""
+    fields = [
+        pa.field(each.name, pa.timestamp("us", "UTC"), each.nullable)
+        if pa.types.is_timestamp(each.type) and each.type.tz
+        else each
+        for each in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
