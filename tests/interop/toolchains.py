@@ -230,6 +230,8 @@ def burrow() -> str:
     named = os.environ.get(BURROW_VARIABLE) or shutil.which("Burrow")
     if named is None:
         raise MissingError(f"Burrow is not installed, and {BURROW_VARIABLE} names no program of version 1.9.5 or later")
+    if shutil.which(named) is None:
+        raise MissingError(f"{BURROW_VARIABLE} names {named}, which is no program")
     return named
 
 
