@@ -211,13 +211,13 @@ def test_cancelled_move_leaves_what_was_there(kafka: Kafka, topic: str, plan: Ca
 
 
 def test_deadline_is_kept_by_changing_the_rates(kafka: Kafka, topic: str, plan: Callable[..., Path]) -> None:
-    """4 MB in 8 s; the limits of before are back, which are none."""
+    """4 MB in 24 s, of which Kafka may let those of ten seconds pass at once; the limits of before are back: none."""
     begun_s = time.monotonic()
 
-    shown = kafka.ours("reassign", "execute", "-f", plan([A, C], [A, C]), "--deadline", "8s")
+    shown = kafka.ours("reassign", "execute", "-f", plan([A, C], [A, C]), "--deadline", "24s")
 
     assert "complete after" in shown[-1]
-    assert 3 <= time.monotonic() - begun_s <= 14
+    assert 6 <= time.monotonic() - begun_s <= 32
     assert kafka.throttles(topic) == NO_THROTTLES
     assert replicas_of(kafka.admin, topic) == [[A, C], [A, C]]
 
