@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from syncline.model.ids import TopicPartition
 from syncline.pipeline.checkpoints import starting_offsets
 from syncline.pipeline.errors import OptionError
+from syncline.pipeline.source.offsets import Position, as_json
 
 META = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
 
@@ -46,6 +48,13 @@ def test_place_of_another_kind_is_refused(tmp_path: Path, line: str) -> None:
     """None of these is an offset of Kafka's."""
     with pytest.raises(OptionError, match="is not Kafka's"):
         starting_offsets(checkpoint(tmp_path, {0: [line]}, [0]))
+
+
+def test_checkpoint_of_our_own_source_is_told_from_others(tmp_path: Path) -> None:
+    """Its query goes on with it; the text is what the source writes."""
+    own = as_json(Position({TopicPartition("t", 0): 5}, {"t": "u8Vb"}))
+    with pytest.raises(OptionError, match="of the format syncline"):
+        starting_offsets(checkpoint(tmp_path, {0: [json.dumps(own)]}, [0]))
 
 
 def test_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,8 @@ def test_package_is_of_a_version_that_serves(
         (f"echo '{json.dumps({'python': sys.version_info[:2], 'pyspark': '4.0.0'})}'", "has pyspark 4.0.0"),
         ("echo ModuleNotFoundError: pyarrow >&2; exit 1", "ModuleNotFoundError: pyarrow"),
         ("exit 1", "no message"),
+        ("echo hello", "does not run Python"),
+        ("exit 0", "does not run Python"),
     ],
 )
 def test_workers_have_another_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, words: str) -> None:
@@ -120,6 +123,8 @@ def test_brokers_are_asked_and_each_address_is_tried(bootstrap: str) -> None:
         ({"bootstrap": "localhost:1"}, "localhost:1"),
         ({"bootstrap": "localhost"}, "host:port"),
         ({"bootstrap": "localhost:1", "kafka.security.protocol": "SLS"}, "kafka.security.protocol"),
+        ({"bootstrap": "localhost:1", "subscribee": "x"}, "subscribee"),
+        ({"bootstrap": "localhost:1", "kafka.isolation.levle": "x"}, "kafka.isolation.level"),
     ],
 )
 def test_brokers_that_do_not_answer_are_named(options: dict[str, str], words: str) -> None:
@@ -141,6 +146,39 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize(("free", "state"), [(2 << 30, State.OK), (1 << 29, State.WARNING)])
+def test_room_that_is_small_is_a_warning(monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
+    """A shuffle may need a gigabyte."""
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+
+    assert states(doctor.room()) == {"room": state}
+
+
+def test_no_session_is_started_where_it_would_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is above says why."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
+    last = list(doctor.examine(options={}))[-1]
+
+    assert (last.subject, last.state) == ("session", State.WARNING)
+
+
+@pytest.mark.spark
+def test_session_that_hangs_is_told() -> None:
+    """As one does whose master has no free core."""
+    slow = doctor.session("local[1]", limit_s=0.1)
+
+    assert slow.state is State.FAILED
+    assert "no task within 0 s" in slow.found
+
+
+def test_root_cause_is_the_innermost_one() -> None:
+    """Of Java's stack traces; else the last error, else the last line."""
+    assert doctor.root_cause("x\nCaused by: a\n  at b\nCaused by: c\n  at d\nlast") == "c"
+    assert doctor.root_cause("spark ERROR one\nlast") == "spark ERROR one"
+    assert doctor.root_cause("first\nlast\n") == "last"
+    assert doctor.root_cause("") == "it ended without a word"
+
+
 @pytest.mark.spark
 @pytest.mark.process
 def test_command_runs_a_task_and_ends_with_0(bootstrap: str) -> None:
@@ -159,7 +197,9 @@ def test_command_says_what_to_do_and_ends_with_1() -> None:
     wrong = [command("--quick", "--option", "x"), command("--quick", "--option", "kafka.client.id=x")]
 
     assert ran.returncode == 1
-    assert "FAILED   brokers     " in ran.stdout
+    lines = ran.stdout.splitlines()
+    failed = next(number for number, line in enumerate(lines) if line.startswith("FAILED   brokers     "))
+    assert lines[failed + 1].strip() == "-> look whether they run, and at the address"
     assert [each.returncode for each in wrong] == [1, 1]
     assert "NAME=VALUE" in wrong[0].stderr
     assert "--bootstrap" in wrong[1].stderr

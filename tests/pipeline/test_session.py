@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from syncline.pipeline.session import class_archive_options
+from syncline.pipeline.session import class_archive_options, environment_of
 from syncline.pipeline.slots import Slots, leave_note, noted_slots, slots_of_master
+
+
+def test_driver_of_a_cluster_gives_executors_an_address_of_its_own() -> None:
+    """Guards: 0.0.0.0 means any address, and on an executor that is the executor itself."""
+    assert environment_of("local[2]") == {"SPARK_LOCAL_IP": "127.0.0.1"}
+    assert environment_of("spark://host:7077") == {}
 
 
 def test_first_session_leaves_an_archive_and_the_next_one_takes_it(tmp_path: Path) -> None:

@@ -47,8 +47,9 @@ def doctor(
     for finding in examine(options=options, master=master, with_spark=not quick):
         findings.append(finding)
         if not as_json:
-            advice = f"\n{'':21}-> {finding.advice}" if finding.advice else ""
-            say(f"{finding.state.value.upper():8} {finding.subject:11} {finding.found}{advice}")
+            say(f"{finding.state.value.upper():8} {finding.subject:11} {finding.found}")
+            if finding.advice:
+                say(f"{'':20} -> {finding.advice}")
     if as_json:
         print(json.dumps([each._asdict() for each in findings]))
     if any(each.state is State.FAILED for each in findings):

@@ -40,6 +40,8 @@ def starting_offsets(checkpoint: str | Path, *, source: int = 0) -> str:
         raise OptionError(f"source {source} of {directory} has read nothing yet: start at startingOffsets as before")
     offsets = _offsets(line)
     if offsets is None:
+        if _has_ids(line):
+            raise OptionError(f"{directory} is a checkpoint of the format syncline: the query goes on with it as it is")
         raise OptionError(f"source {source} of {directory} is not Kafka's: its place is {line[:80]}")
     return json.dumps(offsets)
 
@@ -65,12 +67,21 @@ def _offsets(line: str) -> dict[str, dict[str, int]] | None:
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         return None
     places = {topic: dict(sorted(each.items(), key=_number)) for topic, each in found.items()}
-    is_ours = all(
+    is_kafkas = all(
         partition.isdecimal() and type(offset) is int and offset >= 0
         for each in places.values()
         for partition, offset in each.items()
     )
-    return places if is_ours else None
+    return places if is_kafkas else None
+
+
+def _has_ids(line: str) -> bool:
+    """Return whether a line is a place of our own source, which keeps the ids of topics."""
+    try:
+        topics = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(topics, dict) and any(isinstance(each, dict) and "id" in each for each in topics.values())
 
 
 def _number(place: tuple[str, Any]) -> tuple[int, str]:

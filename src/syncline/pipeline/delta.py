@@ -4,7 +4,8 @@
 
 Spark may hand over a micro-batch again, after a crash between the table's commit and its own. So each commit to the
 table carries the id of the query and the number of the batch (the protocol's application transactions), and a batch
-that the table already has is left out. That holds as long as the checkpoint, which has the id, is kept.
+that the table already has is left out. That holds as long as the checkpoint, which has the id, is kept; one that was
+moved back is refused.
 
 A micro-batch comes into the memory of the driver; bound it with `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
 Source: the Delta transaction log protocol (txn actions).
@@ -14,9 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
-from syncline.pipeline.errors import OptionError
+from syncline.pipeline.errors import DataLossError, OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +28,7 @@ _QUERY: Final = "sql.streaming.queryId"
 def delta_batches(
     table: str,
     *,
-    partition_by: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
     storage_options: Mapping[str, str] | None = None,
 ) -> Callable[["DataFrame", int], None]:
     """Return the function for `foreachBatch` that appends each micro-batch to a table once, and creates the table.
@@ -47,30 +46,26 @@ def delta_batches(
         if not query:
             raise OptionError("delta_batches is for foreachBatch of a stream: this batch belongs to none")
         application = f"syncline-{query}"
+        target: Any = table
         if DeltaTable.is_deltatable(table, storage_options=options):
-            written = DeltaTable(table, storage_options=options).transaction_version(application)
-            if written is not None and written >= number:
+            # What is written is written upon what was looked at: a second driver of this query cannot come between.
+            target = DeltaTable(table, storage_options=options)
+            written = target.transaction_version(application)
+            if written is not None and written > number:
+                raise DataLossError(
+                    f"table {table} has micro-batch {written} of query {query}, and this is number {number}: the"
+                    " checkpoint was moved back. Start with a new checkpoint, or move the table back as well"
+                )
+            if written == number:
                 log.warning("table %s has micro-batch %s of query %s already; it is left out", table, number, query)
                 return
-        rows = in_utc(batch.toArrow())
         write_deltalake(
-            table,
-            rows,
+            target,
+            batch.toArrow(),
             mode="append",
-            partition_by=list(partition_by) or None,
+            partition_by=[partition_by] if isinstance(partition_by, str) else list(partition_by) or None,
             storage_options=options or None,
             commit_properties=CommitProperties(app_transactions=[Transaction(application, number)]),
         )
 
     return append
-
-
-def in_utc(rows: Any) -> Any:
-    """Return the same moments with the time zone UTC, the only one that Delta has; Spark gives the session's."""
-    fields = [
-        pa.field(each.name, pa.timestamp("us", "UTC"), each.nullable)
-        if pa.types.is_timestamp(each.type) and each.type.tz
-        else each
-        for each in rows.schema
-    ]
-    return rows.cast(pa.schema(fields))

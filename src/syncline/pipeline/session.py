@@ -75,7 +75,8 @@ def spark_session(
             java_options += class_archive_options(home, cache, leave=profile == "small")
         # Spark writes its start-up notes to the terminal before any log level applies.
         leave_note(master)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if master.startswith("local") else "0.0.0.0")  # noqa: S104
+        for variable, value in environment_of(master).items():
+            os.environ.setdefault(variable, value)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {
         **_properties(master, profile, java_options, _log_configuration(cache)),
@@ -84,6 +85,15 @@ def spark_session(
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def environment_of(master: str) -> dict[str, str]:
+    """Return the variables that a session needs, unless they are set.
+
+    A local session is for this machine alone. The driver of a cluster tells its executors where it is: what Spark finds
+    for the name of this host, as an address that means any is none for them.
+    """
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
 
 
 def _log_configuration(cache: Path) -> Path:

@@ -21,6 +21,8 @@ class SchemaServer:
         self.asked: list[str] = []
         self.queries: list[str] = []
         self.url = ""
+        # Instead of any answer.
+        self.says: str | None = None
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, which is that of an equal one."""
@@ -86,7 +88,9 @@ def schema_server(user: str | None = None) -> Iterator[SchemaServer]:
                 status, content = 401, {"error_code": 40101, "message": "Unauthorized"}
             else:
                 status, content = registry.answer(method, path, body)
-            data = json.dumps(content).encode()
+            if registry.says is not None:
+                status = 200
+            data = (json.dumps(content) if registry.says is None else registry.says).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))

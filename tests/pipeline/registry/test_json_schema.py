@@ -1,6 +1,8 @@
 """JSON Schema: what a schema says of a value's form, and what becomes of the rest."""
 
+import datetime as dt
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -96,8 +98,43 @@ def test_references_are_followed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "spark"),
+    [
+        ({"allOf": [{"properties": {"a": {"type": "integer"}}}], "properties": {"b": {}}}, "`a`: bigint, `b`: string"),
+        (
+            {"$ref": "#/$defs/a", "properties": {"b": {}}, "$defs": {"a": {"properties": {"a": {"type": "number"}}}}},
+            "`a`: double, `b`: string",
+        ),
+        ({"properties": {"a": {"type": "integer"}}, "anyOf": [{"required": ["a"]}, {"required": []}]}, "`a`: bigint"),
+        ({"properties": {"a": {"oneOf": [{"type": "null", "title": "none"}, {"type": "integer"}]}}}, "`a`: bigint"),
+        (
+            {"properties": {"": {"type": "integer"}, "b": True, "c": {"type": "array"}}},
+            "``: bigint, `b`: string, `c`: array<string>",
+        ),
+        ({"properties": {"a": {"$ref": "#/$defs/x%20y"}}, "$defs": {"x y": {"type": "boolean"}}}, "`a`: boolean"),
+        ({"properties": {"a": {"$ref": "#/list/1"}}, "list": [{}, {"type": "boolean"}]}, "`a`: boolean"),
+        ({"$id": "o.json", "properties": {"a": {"$ref": "o.json#/d"}}, "d": {"type": "boolean"}}, "`a`: boolean"),
+    ],
+)
+def test_columns_are_added_up_and_found_wherever_a_schema_has_them(text: Any, spark: str) -> None:
+    """Beside `allOf`, `$ref` and alternatives that only forbid; by every kind of way."""
+    assert spark_type(JsonSchema(schema(text)).arrow_type) == f"struct<{spark}>"
+
+
+def test_same_way_in_two_documents_is_no_circle() -> None:
+    """Both call a part `#/$defs/address`."""
+    other = {"$defs": {"address": {"properties": {"street": {"type": "string"}}}}, "$ref": "#/$defs/address"}
+    whole = {"properties": {"to": {"$ref": "#/$defs/address"}}, "$defs": {"address": {"$ref": "address.json"}}}
+
+    kind = JsonSchema(schema(whole, **{"address.json": other}))
+    assert spark_type(kind.arrow_type) == "struct<`to`: struct<`street`: string>>"
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
+        ({"properties": {"a": {"$ref": 5}}}, "no text"),
+        ({"properties": {"a": {"$ref": "#anchor"}}}, "anchor"),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, "refers to #/nowhere"),
         ({"properties": {"a": {"$ref": "other.json"}}}, "refers to other.json"),
         ({"properties": {"a": {"$ref": "#"}}}, "contains itself"),
@@ -112,17 +149,63 @@ def test_schema_that_cannot_be_followed_is_refused(text: Any, words: str) -> Non
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"id": "1"}, 'id is "1" instead of a value of type integer'),
-        ({"id": True}, "id is true"),
-        ({"lines": {}}, "lines is {} instead of an array"),
-        ([], "the value is \\[\\] instead of an object"),
-        ({"tags": 1}, "tags is 1"),
+        ({"id": "1"}, "id is '1' instead of an integer"),
+        ({"id": True}, "id is 'True' instead of an integer"),
+        ({"lines": {}}, "lines is '{}' instead of an array"),
+        ([], r"the value is '\[\]' instead of an object"),
+        ({"tags": 1}, "tags is '1' instead of an object"),
     ],
 )
 def test_value_of_another_form_is_refused_by_its_place(value: Any, words: str) -> None:
     """A query would otherwise have wrong rows."""
     with pytest.raises(ValueRefused, match=words):
         read(JsonSchema(schema(ORDER)), value)
+
+
+def test_schema_without_end_is_refused() -> None:
+    """Of two thousand levels; and odd words are no reason to fail."""
+    deep: Any = {}
+    for _ in range(200):
+        deep = {"properties": {"a": deep}}
+    with pytest.raises(SchemaError, match="levels deep"):
+        JsonSchema(schema(deep))
+    for odd in (
+        {"properties": ["a"]},
+        {"type": {"a": 1}},
+        {"type": "object", "additionalProperties": True},
+        {"items": 1},
+    ):
+        assert spark_type(JsonSchema(schema(odd)).arrow_type) == "string"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"a": "abc"}, "a is 'abc' instead of an integer"),
+        ({"n": float("nan")}, "n is 'nan' instead of a number"),
+        ({"n": float("inf")}, "instead of a number"),
+        ({"a": 1.5}, "instead of an integer"),
+        ({"s": b"bytes"}, "instead of a string"),
+        ({"m": {dt.date(2026, 1, 1): "x"}}, "instead of a string"),
+        ({"s": "\ud800"}, "does not fit"),
+        ({"x": 1}, "has the field x"),
+    ],
+)
+def test_row_of_another_form_is_not_written(row: Any, words: str) -> None:
+    """A consumer would not be able to read it."""
+    properties = {"a": {"type": "integer"}, "n": {"type": "number"}, "s": {"type": "string"}}
+    kind = JsonSchema(
+        schema({"properties": {**properties, "m": {"type": "object", "additionalProperties": {"type": "string"}}}})
+    )
+    with pytest.raises(ValueRefused, match=words):
+        kind.write(row)
+
+
+def test_large_decimal_is_written_as_the_integer_that_it_is() -> None:
+    """And not as the nearest double."""
+    kind = JsonSchema(schema({"properties": {"a": {"type": "integer"}}}))
+
+    assert kind.write({"a": Decimal(2**60 + 1)}) == b'{"a":%d}' % (2**60 + 1)
 
 
 def test_bytes_that_are_no_json_are_refused() -> None:

@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
 from syncline.pipeline.registry.kinds import RegisteredSchema, SchemaError, ValueRefused, spark_type
 from syncline.pipeline.registry.protobuf import Protobuf
-from tests.pipeline.registry.files import TIMESTAMP_FILE, WRAPPERS_FILE, field, file, message, registered
+from tests.pipeline.registry.files import TIMESTAMP_FILE, WRAPPERS_FILE, field, file, message, registered, text_of
 
 MOMENT = dt.datetime(2026, 11, 28, 1, 2, 3, 456_789, tzinfo=dt.UTC)
 COLOURS = descriptor_pb2.EnumDescriptorProto(
@@ -114,14 +114,20 @@ def test_what_is_not_set_is_null_where_protobuf_can_say_so() -> None:
 
 
 def test_another_message_of_the_file_is_chosen_by_name() -> None:
-    """A value says which message it is; one that is another is refused."""
+    """A value says which message it is; one that is another is refused, also by the number of a newer file."""
     schema = shop()
     line, other = Protobuf(schema, "shop.Order.Line"), Protobuf(schema, "shop.Other")
     payload = line.write({"n": 4})
 
     assert line.read(schema, payload, 0) == {"n": 4}
-    with pytest.raises(SchemaError, match=r"is the message shop\.Order\.Line, not shop\.Other"):
+    with pytest.raises(ValueRefused, match=r"is the message shop\.Order\.Line, not shop\.Other"):
         other.read(schema, payload, 0)
+    newer = registered(file(message("First"), message("Other", field("x", Field.TYPE_INT32))), 2)
+    assert other.read(newer, Protobuf(newer, "shop.Other").write({"x": 1}), 0) == {"x": 1}
+    with pytest.raises(ValueRefused, match=r"schema 2 \(PROTOBUF\) is the message shop\.First, not shop\.Other"):
+        other.read(newer, Protobuf(newer).write({}), 0)
+    with pytest.raises(ValueRefused, match=r"is the message \(9,\)"):
+        other.read(schema, b"\x02\x12", 0)
     with pytest.raises(SchemaError, match=r"has no message Nobody; it has shop\.Order, shop\.Order\.Line, shop\.Other"):
         Protobuf(schema, "Nobody")
 
@@ -135,12 +141,16 @@ def test_value_of_a_newer_file_is_read_with_the_older_one() -> None:
 
 
 def test_files_that_a_file_uses_come_with_it() -> None:
-    """By the name by which it uses them."""
-    line = file(message("Line", field("n", Field.TYPE_INT32)), name="line.proto")
+    """By the name by which it uses them, whatever they call themselves."""
+    line = file(message("Line", field("n", Field.TYPE_INT32)), name="elsewhere.proto")
     order_file = file(message("Order", field("line", Field.TYPE_MESSAGE, ".shop.Line")), uses=("line.proto",))
-    kind = Protobuf(registered(order_file, 1, line))
+    whole = registered(order_file)._replace(references=(("line.proto", text_of(line)),))
+    kind = Protobuf(whole)
 
-    assert kind.read(registered(order_file, 1, line), kind.write({"line": {"n": 3}}), 0) == {"line": {"n": 3}}
+    assert kind.read(whole, kind.write({"line": {"n": 3}}), 0) == {"line": {"n": 3}}
+    # A message that is set and empty is not one that is not set.
+    assert kind.read(whole, kind.write({"line": {}}), 0) == {"line": {"n": 0}}
+    assert kind.read(whole, kind.write({"line": None}), 0) == {"line": None}
     with pytest.raises(SchemaError, match="schema 1"):
         Protobuf(registered(order_file, 1))
 
@@ -160,6 +170,46 @@ def test_what_cannot_be_read_is_refused() -> None:
         kind.write({**FULL, "small": "text"})
     with pytest.raises(ValueRefused, match="does not fit"):
         kind.write({**FULL, "colour": "GREEN"})
+    with pytest.raises(ValueRefused, match=r"shop\.Order has no field Id"):
+        kind.write({"Id": 5})
+
+
+def test_files_that_come_with_protobuf_need_no_registration() -> None:
+    """Custom options use `descriptor.proto`; some registries list the timestamp among the references all the same."""
+    for name in ("descriptor", "api", "type", "any", "struct", "duration"):
+        Protobuf(registered(file(message("M"), uses=(f"google/protobuf/{name}.proto",))))
+    stamped = file(message("M", field("at", Field.TYPE_MESSAGE, ".google.protobuf.Timestamp")), uses=(TIMESTAMP_FILE,))
+    Protobuf(registered(stamped)._replace(references=((TIMESTAMP_FILE, "AA=="),)))
+
+
+def test_moment_before_1970_and_keys_of_every_kind_come_back() -> None:
+    """Keys of 64 bits without a sign are decimals in Spark."""
+    entry = message(
+        "ByIdEntry",
+        field("key", Field.TYPE_UINT64),
+        field("value", Field.TYPE_MESSAGE, ".google.protobuf.Timestamp"),
+        options=descriptor_pb2.MessageOptions(map_entry=True),
+    )
+    schema = registered(
+        file(
+            message("M", field("by_id", Field.TYPE_MESSAGE, ".shop.M.ByIdEntry", repeated=True), nested_type=[entry]),
+            uses=(TIMESTAMP_FILE,),
+        )
+    )
+    kind = Protobuf(schema)
+    row = {"by_id": {decimal.Decimal(2**64 - 1): dt.datetime(1969, 12, 31, 23, 59, 59, 250_000, tzinfo=dt.UTC)}}
+    read = pa.array([kind.read(schema, kind.write(row), 0)], kind.arrow_type)
+
+    assert read.to_pylist(maps_as_pydicts="strict") == [row]
+
+
+def test_message_that_lacks_a_required_field_is_not_written() -> None:
+    """Of proto2."""
+    content = file(message("M", field("x", Field.TYPE_INT32)))
+    content.syntax = "proto2"
+    content.message_type[0].field[0].label = Field.LABEL_REQUIRED
+    with pytest.raises(ValueRefused, match="does not fit"):
+        Protobuf(registered(content)).write({})
 
 
 def test_value_of_an_enumeration_without_a_name_is_its_number() -> None:

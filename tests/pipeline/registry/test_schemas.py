@@ -14,7 +14,7 @@ LONG = {"schema": '"long"'}
 
 
 def test_schema_is_fetched_once_by_each_process() -> None:
-    """Also one that came by pickle knows how to ask."""
+    """Tasks come with a registry of their own each, by pickle; one with other credentials asks for itself."""
     with schema_server() as server:
         number = server.register("s", LONG)
         registry = Registry(server.url)
@@ -22,9 +22,10 @@ def test_schema_is_fetched_once_by_each_process() -> None:
         asked = len(server.asked)
 
         assert (schema.schema_id, schema.kind, schema.text) == (number, "AVRO", '"long"')
-        assert registry.by_id(number) is schema
+        assert pickle.loads(pickle.dumps(registry)).by_id(number) is schema
         assert len(server.asked) == asked
-        assert pickle.loads(pickle.dumps(registry)).by_id(number) == schema
+        Registry(server.url, {"basic.auth.user.info": "a:b"}).by_id(number)
+        assert len(server.asked) > asked
 
 
 def test_newest_version_of_a_subject_or_the_named_one() -> None:
@@ -49,6 +50,20 @@ def test_references_come_in_the_order_in_which_they_are_needed() -> None:
         number = server.register("a", {"schema": json.dumps("A"), "references": [to_b, to_c]})
 
         assert Registry(server.url).by_id(number).references == (("c", '"C"'), ("b", '"B"'))
+
+
+def test_reference_that_is_missing_or_a_circle_is_no_fault_of_the_value() -> None:
+    """So it is not what permissive queries leave out."""
+    with schema_server() as server:
+        lost = server.register(
+            "a", {"schema": json.dumps("A"), "references": [{"name": "x", "subject": "x", "version": 1}]}
+        )
+        to_itself = {"name": "b", "subject": "b", "version": 1}
+        circle = server.register("b", {"schema": json.dumps("B"), "references": [to_itself]})
+        for number, words in ((lost, "without what it refers to"), (circle, "refers to itself")):
+            with pytest.raises(SchemaError, match=words) as refused:
+                Registry(server.url).by_id(number)
+            assert not isinstance(refused.value, UnknownSchemaError)
 
 
 def test_file_of_protobuf_is_asked_for_in_binary() -> None:
@@ -76,5 +91,24 @@ def test_registry_that_refuses_is_named_with_what_it_refused() -> None:
     with pytest.raises(SchemaError, match=f"registry at {server.url} cannot be reached") as refused:
         Registry(server.url, {"basic.auth.user.info": "alice:secret", "max.retries": 0}).by_id(1)
     assert "secret" not in str(refused.value)
-    with pytest.raises(SchemaError, match="registry at nowhere cannot be used"):
+    with pytest.raises(SchemaError, match="registry at nowhere cannot be asked"):
         Registry("nowhere").by_id(1)
+
+
+def test_password_in_an_address_is_in_no_message() -> None:
+    """Some write it there."""
+    registry = Registry("http://alice:secret@127.0.0.1:1", {"max.retries": 0})
+    with pytest.raises(SchemaError, match=r"registry at http://127\.0\.0\.1:1 cannot be reached") as refused:
+        registry.by_id(1)
+    assert "secret" not in str(refused.value) + repr(registry)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("<html>", "does not answer as a schema registry"), ("{}", "without the text")]
+)
+def test_server_that_is_no_registry_is_told(content: str, words: str) -> None:
+    """A page of a web server, and an empty answer."""
+    with schema_server() as server:
+        server.says = content
+        with pytest.raises(SchemaError, match=words):
+            Registry(server.url).by_id(1)

@@ -1,12 +1,15 @@
 """The lag of a position in records, bytes and time, from real brokers."""
 
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.source.lag import Since, Wait, lag_of
+from syncline.pipeline.source.listener import QueryLag
 from syncline.pipeline.source.offsets import Position
 from syncline.pipeline.source.options import SourceOptions
 
@@ -80,3 +83,31 @@ def test_time_that_the_broker_set_is_said_to_be_its_own(broker, cluster) -> None
     assert lag.wait is not None
     assert lag.wait.since is Since.APPEND
     assert lag.wait.ms < 10**12
+
+
+def test_listener_follows_its_own_topics_among_several_sources(broker, bootstrap) -> None:
+    """Guards: the position of another source of the query was committed to this one's group."""
+    mine, other = broker.topic(), broker.topic()
+    broker.produce(mine, [(0, None, b"v", T0, ())] * 3)
+    listener = QueryLag({"bootstrap": bootstrap, "subscribe": mine}, query="q")
+    ends = [SimpleNamespace(endOffset=json.dumps(each)) for each in ({mine: {"0": 1}}, {other: {"0": 0}}, None)]
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(name="q", id="1", sources=ends)))
+    listener.onQueryTerminated(SimpleNamespace())
+
+    assert [(each.place.topic, each.lag_records) for each in listener.lag] == [(mine, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({"subscribe": "a,b"}, {"a-0", "a-1", "b-0"}),
+        ({"subscribePattern": "a|c"}, {"a-0", "a-1", "c-0"}),
+        ({"assign": '{"a": [1]}'}, {"a-1"}),
+    ],
+)
+def test_topics_choose_by_name_pattern_or_partition(options: dict[str, str], chosen: set[str]) -> None:
+    """Whatever exists."""
+    topics = SourceOptions.parse({"bootstrap": "a:1", **options}, streaming=True).topics
+    places = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("c", 0)]
+
+    assert {f"{each.topic}-{each.partition}" for each in places if topics.chooses(each)} == chosen

@@ -102,7 +102,7 @@ def main() -> int:
             continue
         command = [environment(pair, python), "-m", "pytest", "-n", str(PROCESSES), "-p", "no:cacheprovider"]
         say(f"{pair}:")
-        ran = subprocess.run([*command, *(asked.rest or TESTS)], cwd=ROOT, check=False)
+        ran = subprocess.run([*command, *asked.rest, *TESTS], cwd=ROOT, check=False)
         (failed if ran.returncode else passed).append(pair)
     say(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed or not passed else 0

@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from syncline.pipeline.errors import PipelineError
+from syncline.pipeline.errors import OptionError, PipelineError, SecurityError
 
 PYTHONS: Final = ((3, 11), (3, 13))
 # What the pipeline needs, and below which version of it: (package, from, below).
@@ -39,6 +39,9 @@ import json, sys
 import pyarrow, pyspark, syncline.pipeline
 print(json.dumps({"python": sys.version_info[:2], "pyspark": pyspark.__version__}))
 """
+_UNSET: Final = "unset it, or correct it"
+SESSION_S: Final = 60.0
+_SESSION_CODE: Final = "import sys; from syncline.pipeline.jobs.doctor import run_task; run_task(sys.argv[1])"
 _INSTALL: Final = "pip install 'syncline[spark]'"
 
 
@@ -131,7 +134,7 @@ def workers() -> Iterator[Finding]:
         return
     command = shutil.which(named)
     if command is None:
-        yield Finding("workers", State.FAILED, f"PYSPARK_PYTHON={named} is no program", "unset it, or correct it")
+        yield Finding("workers", State.FAILED, f"PYSPARK_PYTHON={named} is no program", _UNSET)
         return
     found = f"PYSPARK_PYTHON={named}"
     try:
@@ -139,14 +142,20 @@ def workers() -> Iterator[Finding]:
             [command, "-c", _WORKER_CODE], capture_output=True, text=True, timeout=_WORKER_S, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        yield Finding("workers", State.FAILED, f"{found} does not start: {error}", "unset it, or correct it")
+        yield Finding("workers", State.FAILED, f"{found} does not start: {error}", _UNSET)
         return
     if ran.returncode:
         last = (ran.stderr.strip() or "no message").splitlines()[-1]
         yield Finding("workers", State.FAILED, f"{found}: {last}", f"install there what tasks import: {_INSTALL}")
         return
-    theirs = json.loads(ran.stdout)
-    version = _text(theirs["python"])
+    try:
+        theirs = json.loads(ran.stdout.strip().splitlines()[-1])
+        version = _text(theirs["python"])
+    except (ValueError, LookupError, TypeError):
+        yield Finding(
+            "workers", State.FAILED, f"{found} does not run Python: it says {ran.stdout.strip()[-80:]!r}", _UNSET
+        )
+        return
     if tuple(theirs["python"]) != sys.version_info[:2]:
         advice = "Spark refuses workers of another minor version than the driver's: use the same"
         yield Finding("workers", State.FAILED, f"{found} is Python {version}", advice)
@@ -201,12 +210,13 @@ def brokers(options: Mapping[str, str]) -> Iterator[Finding]:
     from syncline.pipeline.options.bootstrap import bootstrap
 
     try:
+        _check_names(options)
         settings = ClientSettings(bootstrap(options), client_id="syncline-doctor", security=security(options))
         with Cluster(settings) as cluster:
             topics = cluster.describe(None)
             addresses = cluster.whereabouts(()).brokers
     except PipelineError as error:
-        yield Finding("brokers", State.FAILED, str(error), "see docs/pipeline.md, encryption and authentication")
+        yield Finding("brokers", State.FAILED, str(error), _advice(error))
         return
     count = sum(not topic.is_internal for topic in topics.values())
     yield Finding("brokers", State.OK, f"{settings.bootstrap_text} answers: {len(addresses)} brokers, {count} topics")
@@ -224,30 +234,68 @@ def brokers(options: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(subject, State.OK, found + note)
 
 
-def session(master: str | None) -> Finding:
-    """Return whether a session starts, and a task runs Python with Arrow."""
-    from syncline.pipeline.session import spark_session
+def _check_names(options: Mapping[str, str]) -> None:
+    """Raise OptionError for what does not say how to reach brokers and is no configuration of Kafka's consumers."""
+    from syncline.pipeline.client.security_options import is_security_option
+    from syncline.pipeline.options import kafka_names
+    from syncline.pipeline.options.names import KAFKA, check_kafka
 
-    began_s = time.monotonic()
-    try:
-        spark = spark_session(name="syncline doctor", master=master)
-        started_s = time.monotonic() - began_s
-        try:
-            rows = spark.range(1).mapInArrow(_same, "id bigint").collect()
-            version = spark.version
-        finally:
-            spark.stop()
-    except Exception as error:  # noqa: BLE001 - whatever Spark and its JVM raise is what the user has to know
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        return Finding(
-            "session", State.FAILED, f"Spark cannot run a task: {said}", "mend what is above, or see its log"
-        )
-    assert len(rows) == 1, f"a task of one row returned {len(rows)}"
-    task_s = time.monotonic() - began_s - started_s
+    for name in options:
+        if name.startswith(KAFKA):
+            check_kafka(name, "consumers", kafka_names.READER, ())
+        elif name != "bootstrap" and not is_security_option(name):
+            raise OptionError(
+                f"option {name} says nothing of how to reach brokers; the doctor takes kafka.* and oauth*"
+            )
+
+
+def _advice(error: PipelineError) -> str:
+    if isinstance(error, SecurityError):
+        return "see docs/pipeline.md, encryption and authentication"
+    return "correct the option" if isinstance(error, OptionError) else "look whether they run, and at the address"
+
+
+def session(master: str | None, limit_s: float = SESSION_S) -> Finding:
+    """Return whether a session starts, and a task runs Python with Arrow: in a process of its own, which may hang."""
     where = master or "local[*]"
+    command = [sys.executable, "-c", _SESSION_CODE, where]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        found = f"Spark at {where} has run no task within {limit_s:.0f} s"
+        return Finding("session", State.FAILED, found, "look whether the master has workers with a free core")
+    if ran.returncode:
+        return Finding("session", State.FAILED, f"Spark at {where}: {root_cause(ran.stderr)}", "mend what it names")
+    version, started_s, task_s = json.loads(ran.stdout.strip().splitlines()[-1])
     return Finding(
         "session", State.OK, f"Spark {version} at {where}: {started_s:.1f} s to start, {task_s:.1f} s a task"
     )
+
+
+def root_cause(log: str) -> str:
+    """Return the line of a failed session's output that says most: the innermost cause, or the last error."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for marks in (("Caused by: ",), ("ERROR", "unresponsive")):
+        causes = [line for line in lines if any(mark in line for mark in marks)]
+        if causes:
+            return causes[-1].removeprefix("Caused by: ")
+    return lines[-1] if lines else "it ended without a word"
+
+
+def run_task(master: str) -> None:
+    """Start a session, run a task, and print Spark's version, and the seconds of both."""
+    from syncline.pipeline.session import spark_session
+
+    began_s = time.monotonic()
+    spark = spark_session(name="syncline doctor", master=master)
+    started_s = time.monotonic()
+    try:
+        rows = spark.range(1).mapInArrow(_same, "id bigint").collect()
+        assert len(rows) == 1, f"a task of one row returned {len(rows)}"
+        figures = (spark.version, started_s - began_s, time.monotonic() - started_s)
+    finally:
+        spark.stop()
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 def _same(batches: Iterator[object]) -> Iterator[object]:

@@ -2,7 +2,8 @@
 
 Spark's types are those of its own `from_avro`, but for unions: of a type and null it is the type, of int and long, or
 of float and double, the larger one; any other union is refused, as is a schema that contains itself. Times of day have
-no type in Spark and stay numbers; timestamps in nanoseconds are numbers, too.
+no type in Spark and stay numbers, as timestamps in nanoseconds do; durations stay bytes. A logical type that does not
+fit what it is laid upon is ignored, as Avro has it.
 
 Source: the Avro specification 1.12 (schema resolution, logical types).
 """
@@ -35,12 +36,13 @@ _SIMPLE: Final = {
     "fixed": pa.binary(),
     "enum": pa.string(),
 }
+# By logical type: the type that it is laid upon, and Arrow's.
 _LOGICAL: Final = {
-    "date": pa.date32(),
-    "timestamp-millis": TIMESTAMP,
-    "timestamp-micros": TIMESTAMP,
-    "local-timestamp-millis": TIMESTAMP_NTZ,
-    "local-timestamp-micros": TIMESTAMP_NTZ,
+    "date": ("int", pa.date32()),
+    "timestamp-millis": ("long", TIMESTAMP),
+    "timestamp-micros": ("long", TIMESTAMP),
+    "local-timestamp-millis": ("long", TIMESTAMP_NTZ),
+    "local-timestamp-micros": ("long", TIMESTAMP_NTZ),
 }
 _WIDER: Final = ({"int", "long"}, {"float", "double"})
 _DECIMAL_DIGITS_MAX: Final = 38
@@ -71,10 +73,8 @@ class Avro:
     def write(self, value: Any) -> bytes:
         """Return the payload of a value."""
         stream = io.BytesIO()
-        refusing(
-            lambda: schemaless_writer(stream, self._own, value, strict_allow_default=True),
-            f"a row does not fit {self._schema}",
-        )
+        what = f"a row does not fit {self._schema}"
+        refusing(lambda: schemaless_writer(stream, self._own, value, strict_allow_default=True), what)
         return stream.getvalue()
 
 
@@ -96,17 +96,36 @@ def _loaded(text: str) -> Any:
 
 
 def _without_strange_logic(schema: Any) -> Any:
-    """Return the schema without logical types that have no counterpart in Spark: their numbers and texts stay."""
+    """Return the schema without logical types that have no counterpart in Spark, or do not fit what they are laid upon.
+
+    Their numbers and texts stay, as Avro has it. A type that is written as an object without need is its name.
+    """
     if isinstance(schema, list):
         return [_without_strange_logic(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {key: _without_strange_logic(each) if key in _INNER else each for key, each in schema.items()}
-    if "fields" in kept:
-        kept["fields"] = [{**each, "type": _without_strange_logic(each["type"])} for each in kept["fields"]]
-    if kept.get("logicalType") not in (None, "decimal", *_LOGICAL):
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [
+            {**each, "type": _without_strange_logic(each["type"])}
+            if isinstance(each, dict) and "type" in each
+            else each
+            for each in kept["fields"]
+        ]
+    if "logicalType" in kept and not _is_known_logic(kept):
         del kept["logicalType"]
-    return kept
+    kind = kept.get("type")
+    is_bare = isinstance(kind, str) and kind in _SIMPLE and kind not in ("fixed", "enum")
+    return kind if is_bare and "logicalType" not in kept else kept
+
+
+def _is_known_logic(schema: dict[str, Any]) -> bool:
+    kind, logic = schema.get("type"), schema["logicalType"]
+    if logic == "decimal":
+        digits, scale = schema.get("precision"), schema.get("scale", 0)
+        is_decimal = type(digits) is int and type(scale) is int and digits > 0 and 0 <= scale <= digits
+        return kind in ("bytes", "fixed") and is_decimal
+    return isinstance(logic, str) and logic in _LOGICAL and kind == _LOGICAL[logic][0]
 
 
 class _Types:
@@ -127,7 +146,7 @@ class _Types:
         if logic == "decimal":
             return self._decimal(schema)
         if logic in _LOGICAL:
-            return _LOGICAL[logic]
+            return _LOGICAL[logic][1]
         if kind == "array":
             return pa.list_(self.of(schema["items"]))
         if kind == "map":

@@ -119,7 +119,7 @@ class Decoder:
 
     def __init__(self, registry: Registry, schema: RegisteredSchema, message: str | None, mode: Mode) -> None:
         self._registry = registry
-        self._kind_name = schema.kind
+        self._schema = schema
         self._kind = _Lazy(schema, message)
         self._mode = mode
         self._unknown: dict[int, UnknownSchemaError] = {}
@@ -131,12 +131,13 @@ class Decoder:
 
     def decode(self, column: pa.Array) -> pa.Array:
         """Return the values. Raises SchemaError, FramingError and ValueRefused."""
+        self._registry.keep(self._schema)
         values = [None if each is None else self._value(each) for each in column.to_pylist()]
         try:
             return pa.array(values, self.arrow_type)
         except _MISFITS as error:
             if self._mode == "failfast":
-                raise ValueRefused(f"values do not fit the type of their column: {error}") from error
+                raise ValueRefused(f"values do not fit the type of their column, of {self._schema}: {error}") from error
         return pa.array([each if self._fits(each) else None for each in values], self.arrow_type)
 
     def _value(self, value: bytes) -> Any:
@@ -145,8 +146,8 @@ class Decoder:
             if schema_id in self._unknown:
                 raise self._unknown[schema_id]
             writer = self._registry.by_id(schema_id)
-            if writer.kind != self._kind_name:
-                raise ValueRefused(f"the value is of {writer}, and the column of kind {self._kind_name}")
+            if writer.kind != self._schema.kind:
+                raise ValueRefused(f"the value is of {writer}, and the column of {self._schema}")
             return self._kind().read(writer, value, position)
         except UnknownSchemaError as error:
             if self._mode == "failfast":

@@ -20,22 +20,39 @@ import pyarrow as pa
 # Imported for their files: descriptors of a registry build on them.
 from google.protobuf import (
     any_pb2,
+    api_pb2,
     descriptor_pb2,
     descriptor_pool,
     duration_pb2,
     empty_pb2,
     field_mask_pb2,
     message_factory,
+    source_context_pb2,
     struct_pb2,
     timestamp_pb2,
+    type_pb2,
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from syncline.pipeline.registry import framing
-from syncline.pipeline.registry.kinds import TIMESTAMP, RegisteredSchema, SchemaError, refusing
+from syncline.pipeline.registry.kinds import TIMESTAMP, RegisteredSchema, SchemaError, ValueRefused, refusing
 
-_KNOWN_FILES: Final = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+# Each behind those that it uses.
+_KNOWN_FILES: Final = (
+    descriptor_pb2,
+    any_pb2,
+    source_context_pb2,
+    type_pb2,
+    api_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+_KNOWN_NAMES: Final = frozenset(known.DESCRIPTOR.name for known in _KNOWN_FILES)
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _WRAPPERS: Final = frozenset(each.full_name for each in wrappers_pb2.DESCRIPTOR.message_types_by_name.values())
 _UNSIGNED_64: Final = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
@@ -64,22 +81,32 @@ class Protobuf:
         self._indexes, self._descriptor = messages[chosen]
         self._class = message_factory.GetMessageClass(self._descriptor)
         self.arrow_type = _struct(self._descriptor, schema, ())
+        # The names of the messages of each writer's file, by the way to them.
+        self._names = {schema.schema_id: {way: name for name, (way, _) in messages.items()}}
 
     def read(self, writer: RegisteredSchema, value: bytes, position: int) -> Any:
-        """Return a message as a dictionary."""
+        """Return a message as a dictionary. Raises ValueRefused if it is another message."""
         indexes, position = framing.message_indexes(value, position)
-        if writer.schema_id == self._schema.schema_id and indexes != self._indexes:
-            name = next((name for name, (at, _) in _messages(writer).items() if at == indexes), f"number {indexes}")
-            raise SchemaError(f"a value of {writer} is the message {name}, not {self._descriptor.full_name}")
-        what = f"a value of {writer} cannot be read as {self._descriptor.full_name} of {self._schema}"
+        names = self._names.get(writer.schema_id)
+        if names is None:
+            names = self._names[writer.schema_id] = {way: name for name, (way, _) in _messages(writer).items()}
+        wanted, name = self._descriptor.full_name, names.get(indexes)
+        if name != wanted:
+            raise ValueRefused(f"a value of {writer} is the message {name or indexes}, not {wanted} of {self._schema}")
+        what = f"a value of {writer} cannot be read as {wanted} of {self._schema}"
         return refusing(lambda: _read(self._class.FromString(value[position:])), what)
 
     def write(self, value: Any) -> bytes:
         """Return the message, and before it which one of the file it is."""
-        message = self._class()
-        refusing(lambda: _write(message, value), f"a row does not fit {self._schema}")
-        payload: bytes = message.SerializeToString(deterministic=True)
-        return framing.encoded_indexes(self._indexes) + payload
+
+        def payload() -> bytes:
+            message = self._class()
+            _write(message, value)
+            serialized: bytes = message.SerializeToString(deterministic=True)
+            return serialized
+
+        written: bytes = refusing(payload, f"a row does not fit {self._descriptor.full_name} of {self._schema}")
+        return framing.encoded_indexes(self._indexes) + written
 
 
 def _messages(schema: RegisteredSchema) -> dict[str, tuple[tuple[int, ...], Descriptor]]:
@@ -89,8 +116,8 @@ def _messages(schema: RegisteredSchema) -> dict[str, tuple[tuple[int, ...], Desc
         pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
     try:
         for name, text in schema.references:
-            file = _file(text)
-            if file.name not in {known.DESCRIPTOR.name for known in _KNOWN_FILES}:
+            if name not in _KNOWN_NAMES:
+                file = _file(text)
                 # By the name that the file imports.
                 file.name = name
                 pool.Add(file)
@@ -186,16 +213,20 @@ def _read_one(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _write(message: Any, value: Any) -> None:
+    unknown = value.keys() - message.DESCRIPTOR.fields_by_name.keys()
+    if unknown:
+        raise ValueRefused(f"{message.DESCRIPTOR.full_name} has no field {min(unknown)}")
     for field in message.DESCRIPTOR.fields:
         given = value.get(field.name)
         if given is None:
             continue
         target = getattr(message, field.name)
         if _is_map(field):
-            item = field.message_type.fields_by_name["value"]
-            for key, each in dict(given).items():
-                if item.message_type is None:
-                    target[key] = _written(item, each)
+            keys, items = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+            for name, each in given.items():
+                key = _written(keys, name)
+                if items.message_type is None:
+                    target[key] = _written(items, each)
                 else:
                     _write_message(target[key], each)
         elif field.is_repeated:
@@ -221,6 +252,7 @@ def _write_message(target: Any, value: Any) -> None:
     target.SetInParent()
     if name == _TIMESTAMP:
         since = value - _EPOCH
+        # Before 1970, too, nanoseconds count forward.
         target.seconds, target.nanos = since.days * 86_400 + since.seconds, since.microseconds * 1_000
     elif name in _WRAPPERS:
         target.value = _written(target.DESCRIPTOR.fields[0], value)

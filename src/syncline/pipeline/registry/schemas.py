@@ -4,7 +4,9 @@ A `Registry` travels to Spark's workers inside of functions; each process connec
 fetched, as a schema never changes under its id.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from json import JSONDecodeError
 from typing import Any, Final, TypeVar
 
 from syncline.pipeline.registry.kinds import RegisteredSchema, SchemaError
@@ -13,8 +15,11 @@ _PROTOBUF: Final = "PROTOBUF"
 _SERIALIZED: Final = "serialized"
 _NOT_FOUND: Final = 404
 _Result = TypeVar("_Result")
-# Before a worker gives up on an address that does not answer.
-_TIMEOUT_S: Final = 10
+# An address that does not answer is given up after two of these, and a pause.
+_PATIENCE: Final = {"timeout": 5, "max.retries": 1}
+_USER_INFO: Final = re.compile(r"//[^/@]*@")
+# What this process has fetched, by registry and options: tasks come with a registry of their own each.
+_fetched: Final[dict[tuple[str, str], dict[int, RegisteredSchema]]] = {}
 
 
 def _version(reference: Any, fmt: str | None) -> Callable[[Any], Any]:
@@ -30,16 +35,18 @@ class Registry:
     """One registry; `options` are those of confluent-kafka's client, such as `basic.auth.user.info`."""
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        self.url = url
+        self._url = url
         self._options = dict(options or {})
-        self._known: dict[int, RegisteredSchema] = {}
+        # What errors and logs call it: a password in the address is no part of that.
+        self.name = _USER_INFO.sub("//", url)
+        self._known = _fetched.setdefault((url, repr(sorted(self._options.items()))), {})
 
     def __repr__(self) -> str:
         # The options may hold passwords.
-        return f"Registry({self.url})"
+        return f"Registry({self.name})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Registry, (self.url, self._options)
+        return Registry, (self._url, self._options)
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """Return a schema. Raises SchemaError."""
@@ -47,6 +54,10 @@ class Registry:
         if known is None:
             known = self._known[schema_id] = self._by_id(schema_id)
         return known
+
+    def keep(self, schema: RegisteredSchema) -> None:
+        """Remember a schema that another process has fetched."""
+        self._known.setdefault(schema.schema_id, schema)
 
     def of_subject(self, subject: str, version: int | None = None) -> RegisteredSchema:
         """Return a version of a subject's schema, by default the newest. Raises SchemaError."""
@@ -61,10 +72,8 @@ class Registry:
 
     def registered(self, subject: str, kind: str, text: str) -> RegisteredSchema:
         """Register a schema for a subject, or find it there. Raises SchemaError."""
-        from confluent_kafka.schema_registry import Schema
-
         schema_id = self._ask(
-            f"a schema for subject {subject}", lambda client: client.register_schema(subject, Schema(text, kind))
+            f"a schema for subject {subject}", lambda client: client.register_schema(subject, _schema(text, kind))
         )
         return self.by_id(schema_id)
 
@@ -76,18 +85,29 @@ class Registry:
         if fmt:
             schema = self._ask(what, lambda client: client.get_schema(schema_id, fmt=fmt))
         references: dict[str, str] = {}
-        self._follow(schema, fmt, references)
-        return RegisteredSchema(schema_id, kind, schema.schema_str, tuple(references.items()))
+        try:
+            self._follow(schema, fmt, references, ())
+        except UnknownSchemaError as error:
+            # The schema itself is there: nothing is wrong with the value that names it.
+            raise SchemaError(f"{what} cannot be read without what it refers to: {error}") from error
+        return RegisteredSchema(schema_id, kind, self._text(schema, what), tuple(references.items()))
 
-    def _follow(self, schema: Any, fmt: str | None, found: dict[str, str]) -> None:
+    def _follow(self, schema: Any, fmt: str | None, found: dict[str, str], through: tuple[str, ...]) -> None:
         """Add what a schema refers to: first what those refer to themselves."""
         for each in schema.references or ():
+            if each.name in through:
+                raise SchemaError(f"{each.name} of the registry at {self.name} refers to itself")
             if each.name in found:
                 continue
             what = f"{each.name} (subject {each.subject}, version {each.version})"
             referred = self._ask(what, _version(each, fmt)).schema
-            self._follow(referred, fmt, found)
-            found[each.name] = referred.schema_str
+            self._follow(referred, fmt, found, (*through, each.name))
+            found[each.name] = self._text(referred, what)
+
+    def _text(self, schema: Any, what: str) -> str:
+        if not isinstance(schema.schema_str, str):
+            raise SchemaError(f"the registry at {self.name} answers without the text of {what}")
+        return schema.schema_str
 
     def _ask(self, what: str, call: Callable[[Any], _Result]) -> _Result:
         """Return what the registry answers, over a connection of its own: each schema is asked for once."""
@@ -98,15 +118,25 @@ class Registry:
                 f"schema registries need more packages ({error}): pip install 'syncline[registry]'"
             ) from error
         try:
-            with SchemaRegistryClient({"url": self.url, "timeout": _TIMEOUT_S, **self._options}) as client:
+            with SchemaRegistryClient({"url": self._url, **_PATIENCE, **self._options}) as client:
                 return call(client)
         except SchemaRegistryError as error:
             kind = UnknownSchemaError if error.http_status_code == _NOT_FOUND else SchemaError
             raise kind(
-                f"the registry at {self.url} refuses {what}: {error.error_message} (HTTP {error.http_status_code})"
+                f"the registry at {self.name} refuses {what}: {error.error_message} (HTTP {error.http_status_code})"
+            ) from error
+        except JSONDecodeError as error:
+            raise SchemaError(
+                f"{self.name} does not answer as a schema registry does: is the address right?"
             ) from error
         except (ValueError, TypeError) as error:
-            raise SchemaError(f"the registry at {self.url} cannot be used: {error}") from error
+            raise SchemaError(f"the registry at {self.name} cannot be asked with these options: {error}") from error
         except Exception as error:
             # The HTTP library's own errors of connections and certificates, whatever library that is.
-            raise SchemaError(f"the registry at {self.url} cannot be reached: {error}") from error
+            raise SchemaError(f"the registry at {self.name} cannot be reached: {error}") from error
+
+
+def _schema(text: str, kind: str) -> Any:
+    from confluent_kafka.schema_registry import Schema
+
+    return Schema(text, kind)

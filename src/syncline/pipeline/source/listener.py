@@ -64,7 +64,8 @@ class QueryLag(StreamingQueryListener):  # type: ignore[misc]  # Spark's class i
             return
         for source in progress.sources:
             position = _position(source.endOffset)
-            if position is not None:
+            # A query may read from several sources; this one's has topics of its own.
+            if position is not None and all(map(self._options.topics.chooses, position.offsets)):
                 self._follow(position)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:

@@ -20,6 +20,12 @@ class Topics:
     pattern: TopicPattern | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
+    def chooses(self, place: TopicPartition) -> bool:
+        """Return whether a partition is one of these, if it exists."""
+        if self.pattern is not None:
+            return self.pattern.matches(place.topic)
+        return place in self.assigned if self.assigned else place.topic in self.names
+
 
 def topics_of(options: Mapping[str, str]) -> Topics:
     """Return which topics to read; raise `OptionError` unless one option says so in a way that makes sense."""
