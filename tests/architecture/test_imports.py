@@ -53,6 +53,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
         "pipeline/decoding/planted.py": "import syncline.pipeline.client.target"
     },
     "only those parts of the pipeline that speak to Spark know it": {"pipeline/report/planted.py": "import pyspark"},
+    "values of a schema registry are turned without brokers": {
+        "pipeline/registry/planted.py": "import syncline.pipeline.client.target"
+    },
     "the pipeline itself imports no pandas": {"pipeline/source/planted.py": "import pandas"},
     "no cycles": {
         "model/planted.py": "import syncline.model.target",

@@ -19,6 +19,7 @@ COMMANDS = {
         "demo",
         "why",
         "isr",
+        "pipeline",
         "lag",
         "cache",
         "topics",

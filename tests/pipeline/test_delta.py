@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from syncline.pipeline.delta import delta_batches
+from pyspark_syncline import delta_batches
 from syncline.pipeline.errors import DataLossError, OptionError
 
 deltalake = pytest.importorskip("deltalake")

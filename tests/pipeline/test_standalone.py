@@ -19,6 +19,8 @@ from tests.pipeline.sink.test_delivery import values_in
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 RECORDS = 400
 PARTITIONS = 4
+# Two JVMs start at once, beside other tests.
+START_S = 90.0
 # What a user would submit. The directory of a Python worker is its executor's.
 JOB = """
 import json, os, sys
@@ -86,7 +88,7 @@ def standalone(directory: Path) -> Iterator[str]:
             place.mkdir()
             arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(place), master)
             running.enter_context(spark_process("worker.Worker", place / "log", *arguments))
-        until(lambda: master_log.read_text().count("Registering worker") == 2)
+        until(lambda: master_log.read_text().count("Registering worker") == 2, START_S)
         yield master
 
 

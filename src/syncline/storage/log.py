@@ -289,17 +289,15 @@ class PartitionLog:
         return self.places((offset,), is_exact=is_exact)[0]
 
     def places(self, offsets: Iterable[Offset], *, is_exact: bool) -> list[OffsetPlace | PlaceSearch]:
-        """Return where offsets lie and when they came, or what a worker needs to find that out.
+        """Return where offsets lie and when they came, or what a worker needs to find that out; ascending is quickest.
 
         An offset below the log start counts as the log start, one beyond the log end as the log end. Without
-        `is_exact`, the coordinate may be too low by less than one index interval and one batch. Offsets in ascending
-        order take the least time.
+        `is_exact`, the coordinate may be too low by less than one index interval and one batch.
         """
         self._availability.check()
         start, end = self.log_start, self.log_end
         retention_ms = self.settings.retention_ms if self.settings.is_delete_policy else NONE
-        inside = [min(max(offset, start), end) for offset in offsets]
-        return self._places.find(inside, end, retention_ms, is_exact=is_exact)
+        return self._places.find([min(max(each, start), end) for each in offsets], end, retention_ms, is_exact=is_exact)
 
     def readable_before(self, offset: Offset) -> int:
         """Return the records that consumers can read below `offset`, from an origin; -1: it takes the disk to know."""

@@ -9,8 +9,9 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from pyspark_syncline import SchemaRegistry
 from syncline.pipeline.errors import OptionError
-from syncline.pipeline.registry.columns import Decoder, SchemaRegistry
+from syncline.pipeline.registry.columns import Decoder
 from syncline.pipeline.registry.framing import FramingError, frame
 from syncline.pipeline.registry.kinds import SchemaError, ValueRefused
 from syncline.pipeline.registry.schemas import Registry
