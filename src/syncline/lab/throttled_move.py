@@ -38,8 +38,8 @@ TOO_LOW: Final = 300_000
 ENOUGH: Final = 2_500_000
 BEFORE_WRITES: Final = 30
 AFTER_WRITES: Final = 20
-# No acknowledgement may take longer. The slowest takes some ten milliseconds, and on a busy machine, where it may take
-# two seconds without any throttle, it must not take more than this.
+# No acknowledgement may take longer. At rest the slowest takes some ten milliseconds; a busy machine alone has made one
+# take two seconds.
 FELT_MS: Final = 4_000.0
 # So long the doctor has to say that the throttle is too low: it is no chance.
 STUCK_MS: Final = 4_000

@@ -20,6 +20,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from syncline.pipeline.java import java_home
+from syncline.pipeline.notebook import show_sentences_first
 from syncline.pipeline.python_processes import python_command
 from syncline.pipeline.slots import leave_note, slots_of_master
 
@@ -84,6 +85,7 @@ def spark_session(
     }.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
+    show_sentences_first()
     return session
 
 

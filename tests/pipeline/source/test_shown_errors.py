@@ -1,4 +1,4 @@
-"""What a notebook shows of an error: its last line, which begins with Spark's words and ends with our sentence.
+"""What a script shows of an error: its last line, which begins with Spark's words and ends with our sentence.
 
 Spark's words cannot be removed (docs/pipeline.md, Limits). These are all of them, so that a change of Spark's is seen.
 """
