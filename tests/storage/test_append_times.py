@@ -165,6 +165,39 @@ def test_a_cut_forgets_the_times_of_what_is_cut_off(
     assert times(start_again(disk, directory, settings, is_clean=False)) == after
 
 
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_l15_what_comes_after_a_cut_may_be_older_than_what_was_cut(log: PartitionLog, *, is_rolled: bool) -> None:
+    """A leader that was paused appends, has to cut it, and copies what another leader had appended before that."""
+    append(log, append_ms=BEGAN_MS)
+    if is_rolled:
+        log.roll()
+    else:
+        # Nothing is left of the only segment.
+        truncate_to(log, Offset(0))
+    start = log.log_end
+    append(log, append_ms=BEGAN_MS + 9_000)
+    append(log, append_ms=BEGAN_MS + 10_000)
+
+    truncate_to(log, start)
+    append(log, leader_epoch=1, append_ms=BEGAN_MS + 1_000)
+    append(log, leader_epoch=1, append_ms=BEGAN_MS + 2_000)
+    log.check_invariants()
+
+    before = {0: 0} if is_rolled else {}
+    assert times(log) == before | {start: 1_000, start + 1: 2_000}
+
+
+def test_l19_no_time_falls_below_that_of_the_segment_before_although_a_cut_leaves_nothing(log: PartitionLog) -> None:
+    """What a cut goes back to is what was known when the segment began."""
+    append(log, append_ms=BEGAN_MS + 5_000)
+    log.roll()
+    append(log, append_ms=BEGAN_MS + 9_000)
+    truncate_to(log, Offset(1))
+
+    append(log, leader_epoch=1, append_ms=BEGAN_MS + 1_000)
+    assert times(log) == {0: 5_000, 1: 5_000}
+
+
 def test_a_cut_into_a_segment_that_is_not_in_memory_forgets_its_times(disk: RecordingDisk, log: PartitionLog) -> None:
     """The loop does not read: what stays is not known any more, and says so."""
     for number in range(40):

@@ -129,6 +129,7 @@ class AppendTimes:
 
     __slots__ = (
         "_base_offset",
+        "_begun_ms",
         "_checks",
         "_is_unsynced",
         "_offsets",
@@ -155,8 +156,8 @@ class AppendTimes:
         self._saved_count = 0
         # Whether the file was changed, or has to be, since it was synced last.
         self._is_unsynced = False
-        # No entry of this log is later; that of the segment before comes first.
-        self.last_append_ms = last_append_ms
+        # No entry of this log is later; that of the segment before comes first, and is all once no entry is left here.
+        self.last_append_ms = self._begun_ms = last_append_ms
         # The segment's first batch came less than a step after this; -1: that is unknown.
         self.preceding_ms = preceding_ms
         # Where the batch of the newest entry begins.
@@ -319,9 +320,8 @@ class AppendTimes:
         self._is_unsynced = True
         # A cut does not tell whether the entry before the next batch is recent.
         self.due_ms = min(self.due_ms, 0)
-        if keep:
-            # What comes next may have another leader, whose clock was behind.
-            self.last_append_ms = self._entry(keep - 1).floor_ms
+        # What comes next may have another leader, which appended it before this one appended what is cut.
+        self.last_append_ms = self._entry(keep - 1).floor_ms if keep else self._begun_ms
 
     def lose(self) -> None:
         """Forget everything, and note nothing more: the file cannot be written."""
