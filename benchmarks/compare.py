@@ -1,6 +1,8 @@
 """Compare this tree with an earlier revision of it: start-up, produce, fetch and single records, alternating.
 
-    python -m benchmarks.compare REVISION [--rounds 2]
+    python -m benchmarks.compare REVISION [--to OTHER] [--rounds 2]
+
+OTHER, instead of this tree, is a revision or a directory of sources, such as that of a compiled build.
 
 First each side starts several times, in turns; `--rounds 0` measures nothing else. Then, in each round, both clusters
 run at the same time and are measured in turns: otherwise the machine's drift from minute to minute, or a lucky cluster,
@@ -36,7 +38,9 @@ Results = dict[str, list[float]]
 
 
 def sources_of(revision: str) -> Path:
-    """Return a directory with the sources of `revision`."""
+    """Return a directory with the sources of `revision`, which may be that directory itself."""
+    if Path(revision, "syncline").is_dir():
+        return Path(revision).resolve()
     directory = WORK / f"sources-{revision}"
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", revision, "src"], check=True, stdout=subprocess.PIPE
@@ -124,9 +128,11 @@ def main() -> None:
     """Measure both, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("revision")
+    parser.add_argument("--to", metavar="OTHER", help="another revision, or a directory of sources")
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
-    sides = {arguments.revision[:12]: sources_of(arguments.revision), "this tree": ROOT / "src"}
+    other = (arguments.to[-12:], sources_of(arguments.to)) if arguments.to else ("this tree", ROOT / "src")
+    sides = {arguments.revision[:12]: sources_of(arguments.revision), other[0]: other[1]}
     for sources in sides.values():
         compileall.compile_dir(sources, quiet=2)
     then, now = compare(sides, arguments.rounds).items()

@@ -1,6 +1,6 @@
 """CPU time of the broker per request, this tree (or one revision) against an earlier one: five fetches, and a produce.
 
-    python -m benchmarks.request_cpu REVISION [--to REVISION] [--turns 40]
+    python -m benchmarks.request_cpu REVISION [--to OTHER] [--turns 40]
 
 For questions of a few per cent, such as what an account of each fetch costs, where `benchmarks.compare` sees the
 machine's own drift. One broker per side, both running; requests of one shape are written to a socket many at once, so
@@ -147,10 +147,10 @@ def main() -> None:
     """Measure both sides, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("revision")
-    parser.add_argument("--to", help="another revision instead of this tree")
+    parser.add_argument("--to", metavar="OTHER", help="another revision, or a directory of sources")
     parser.add_argument("--turns", type=int, default=40)
     arguments = parser.parse_args()
-    names = (arguments.revision[:12], arguments.to[:12] if arguments.to else "this tree")
+    names = (arguments.revision[:12], arguments.to[-12:] if arguments.to else "this tree")
     sources = (sources_of(arguments.revision), sources_of(arguments.to) if arguments.to else ROOT / "src")
     peers: list[Peer] = []
     try:

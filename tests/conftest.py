@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from syncline.model.compiled import is_compiled
 from tests.cluster import QUICK_GROUPS, LocalCluster, start_cluster
 
 ANY_SEED = -1
@@ -65,6 +66,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Shuffle if requested; otherwise several processes begin with what takes longest."""
+    if is_compiled():
+        for item in items:
+            if item.get_closest_marker("interpreted"):
+                item.add_marker(pytest.mark.skip(reason="compiled modules keep their methods and constants"))
     if config.option.shuffle is not None:
         rng = random.Random(config.option.shuffle)
         modules = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]

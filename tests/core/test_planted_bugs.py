@@ -148,6 +148,7 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("scene", "place", "name", "bug", "message"), BUGS)
+@pytest.mark.interpreted
 def test_planted_bug_trips_an_assertion(
     monkeypatch: pytest.MonkeyPatch, scene: Callable[[], None], place: object, name: str, bug: object, message: str
 ) -> None:

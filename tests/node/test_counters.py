@@ -27,6 +27,7 @@ def test_partitions_of_a_topic_share_its_counters_until_the_last_one_goes() -> N
     assert counters.elsewhere.bytes_in == 10
 
 
+@pytest.mark.interpreted
 def test_adding_adds_everything_that_is_counted() -> None:
     """A counter that is forgotten here would fall when its topic is deleted."""
     one, total = TopicCounters(), TopicCounters()

@@ -86,6 +86,7 @@ async def request_answered_after_its_client_left(world: World) -> None:
 
 
 @pytest.mark.brokers(2, log_segment_delete_delay_ms=1_000 * FILE_DELETE_DELAY_S)
+@pytest.mark.interpreted
 async def test_deleted_topics_leave_nothing_for_the_garbage_collector(world: World) -> None:
     """Neither partitions nor logs, nor what decided on them."""
     assert await garbage(world, topics_made_and_deleted) == {}

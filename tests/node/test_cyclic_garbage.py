@@ -10,6 +10,7 @@ from tests.node.world import World
 
 
 @pytest.mark.brokers(2)
+@pytest.mark.interpreted
 async def test_deleted_topics_leave_no_cyclic_garbage(world: World) -> None:
     """Ten thousand of them would be three hundred thousand objects that only a look at all objects could free."""
     names = [f"t{number}" for number in range(10)]

@@ -157,6 +157,7 @@ async def test_short_doubt_closes_the_connection(world: World) -> None:
 
 
 @pytest.mark.brokers(2, **SETTINGS)
+@pytest.mark.interpreted
 async def test_damage_on_the_way_is_fetched_again_and_reported_to_nobody(world: World) -> None:
     """One bad answer is the network's fault: the follower has the records with the next one."""
     await written(world, 1, 2)

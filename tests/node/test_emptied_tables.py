@@ -13,6 +13,7 @@ MANY = 700
 
 
 @pytest.mark.brokers(2, is_checked=False)
+@pytest.mark.interpreted
 async def test_no_table_keeps_the_room_of_what_is_gone(world: World) -> None:
     """Clients that were connected at once, and topics that were listed, led and followed."""
     clients = [await world.client() for _ in range(MANY)]

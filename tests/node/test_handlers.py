@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from syncline.node import handlers
 from tests.cluster import ROOT
 
@@ -21,6 +23,7 @@ def lists() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.interpreted
 def test_every_handler_is_checked_against_the_broker() -> None:
     """A handler that is imported late is in the list whose type says that the broker has what it uses."""
     found = lists()

@@ -126,6 +126,7 @@ async def test_throttles_of_many_partitions_are_set_and_removed_in_slices(world:
 
 
 @pytest.mark.brokers(1)
+@pytest.mark.interpreted
 async def test_throttle_lists_alone_configure_no_partition_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even those that were created when other topics were configured otherwise, and so have another object."""
     await world.topic("u")

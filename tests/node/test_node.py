@@ -108,6 +108,7 @@ async def test_node_follows_the_metadata_on_when_a_deleted_log_cannot_be_renamed
     assert [reason.startswith("the disk failed t-0") for reason in told] == [True]
 
 
+@pytest.mark.interpreted
 async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: World) -> None:
     """A full disk breaks nothing: the broker keeps running, and creates the partition when there is room."""
     told: list[str] = []
@@ -129,6 +130,7 @@ async def test_node_hosts_a_partition_later_when_the_disk_had_no_room(world: Wor
 
 
 @pytest.mark.brokers(1)
+@pytest.mark.interpreted
 async def test_node_judges_a_slice_of_its_partitions_in_one_turn_of_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -241,6 +241,7 @@ async def test_lag_mode_messages_takes_effect_at_run_time(world: World) -> None:
 
 
 @pytest.mark.brokers(2, replica_lag_time_max_ms=20_000)
+@pytest.mark.interpreted
 async def test_interval_of_the_ticks_changes_at_run_time(world: World) -> None:
     """The next tick comes by the new interval, not by the old one."""
     await world.topic(replicas=(1, 2))

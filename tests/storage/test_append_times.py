@@ -536,6 +536,7 @@ def crash_at_any_moment() -> None:
         pytest.param(without_cutting, crash_at_any_moment, id="not-cut"),
     ],
 )
+@pytest.mark.interpreted
 def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -264,6 +264,7 @@ def without_sync_after_a_write(patch: pytest.MonkeyPatch) -> None:
         pytest.param(without_sync_after_a_write, grow_and_roll, id="no-sync"),
     ],
 )
+@pytest.mark.interpreted
 def test_check_finds_the_fault_when_a_safeguard_is_missing(
     mutate: Callable[[pytest.MonkeyPatch], None], tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,7 @@ def test_plan_is_made_at_once_when_everything_is_in_memory() -> None:
     assert scene.disk.loop_reads == 0
 
 
+@pytest.mark.interpreted
 def test_plan_is_left_to_a_worker_when_it_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking producers up in a long stretch holds the loop up even if it is in memory."""
     monkeypatch.setattr(cutting, "AT_ONCE_BYTES", 100)

@@ -130,6 +130,7 @@ def test_batch_cut_short_at_the_end_is_a_torn_tail(disk: RecordingDisk, log: Par
     assert restart(disk, log).logs[KEY].log_end == 2
 
 
+@pytest.mark.interpreted
 def test_m55_is_found_when_damage_is_taken_for_a_torn_tail(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_l12_a_place_is_that_of_the_whole_batch_and_without_a_walk_one_index_int
 
 @pytest.mark.parametrize("is_exact", [True, False])
 @pytest.mark.parametrize("is_descending", [True, False])
+@pytest.mark.interpreted
 def test_places_of_many_offsets_are_those_of_each(
     is_exact: bool, is_descending: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +337,7 @@ def test_l20_markers_and_what_compaction_removed_are_no_records(log_settings: Lo
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.interpreted
 def test_records_before_a_place_are_counted_within_a_bound(monkeypatch: pytest.MonkeyPatch, is_wanted: bool) -> None:
     """Guards: a worker walked over all batches of a segment; the place itself is found however far in it lies."""
     log = new_log()

@@ -98,6 +98,7 @@ def grow_and_cut(log: PartitionLog) -> None:
         pytest.param(cut_keeps_the_recovery_point, grow_and_cut, "recovery point", id="M54"),
     ],
 )
+@pytest.mark.interpreted
 def test_planted_bug_trips_an_assertion(
     plant: Plant, act: Act, message: str, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_bytes_that_differ_from_their_header_are_not_written(disk: RecordingDisk
     assert len(disk.ops) == written
 
 
+@pytest.mark.interpreted
 def test_checkpoint_that_promises_more_than_its_log_is_found(directory: LogDirectory, log: PartitionLog) -> None:
     """The file still has the recovery point of before the cut."""
     grow_and_flush(log)

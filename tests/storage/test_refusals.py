@@ -15,7 +15,7 @@ import pytest
 from syncline.model.ids import Offset
 from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import BrokenFileError
-from syncline.storage.errors import NoDescriptorError, StorageError, is_refusal, storage_error
+from syncline.storage.errors import NoDescriptorError, StorageError, is_refusal, refusal_of, storage_error
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
@@ -289,6 +289,17 @@ def test_failed_sync_is_no_refusal_whatever_its_number() -> None:
     assert not is_refusal(BrokenFileError(errno.ENOSPC, "the sync failed"))
     assert not is_refusal(OSError(errno.EIO, "broken"))
     assert isinstance(storage_error(OSError(errno.ENFILE, "none left"), "Cannot open"), NoDescriptorError)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EDQUOT])
+def test_refusal_tells_the_error_that_showed_it_however_it_is_raised(number: int) -> None:
+    """In compiled modules `raise ... from` does not set the cause."""
+    refused = OSError(number, "refused")
+
+    found = refusal_of(storage_error(refused, "Cannot append to"))
+
+    assert found is not None
+    assert found.error is refused
 
 
 def test_account_of_an_untold_story_allows_nothing_on_the_disk() -> None:

@@ -43,6 +43,7 @@ def is_found(name: str, seed: int) -> bool:
     )
 
 
+@pytest.mark.interpreted
 def test_follower_that_stamps_its_own_clock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that was away for a second would say that all it missed came when it fetched it."""
     original = segment_writer.copy_times
@@ -59,6 +60,7 @@ def test_follower_that_stamps_its_own_clock_is_caught(monkeypatch: pytest.Monkey
     assert is_found("H12", 49)
 
 
+@pytest.mark.interpreted
 def test_cut_that_keeps_entries_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times of records that are gone would speak for those in their place."""
     monkeypatch.setattr(AppendTimes, "cut", lambda *_: None)
@@ -66,6 +68,7 @@ def test_cut_that_keeps_entries_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_found("H12", 110)
 
 
+@pytest.mark.interpreted
 def test_roll_that_forgets_the_bytes_before_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinate of the log end would begin at 0 again."""
     original = SegmentList.add
@@ -80,6 +83,7 @@ def test_roll_that_forgets_the_bytes_before_is_caught(monkeypatch: pytest.Monkey
     assert is_found("H13", 0)
 
 
+@pytest.mark.interpreted
 def test_watched_run_is_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking draws no number, opens no file and meets no fault: the trace is that of a run in which nobody asks."""
     settings = RunSettings(seconds=10)

@@ -23,6 +23,7 @@ from syncline.virtual.simulation import RunSettings, run_seed
 # Clients that never got an answer are not closed when a run breaks off; `clients_are_collected` collects them.
 pytestmark = [
     pytest.mark.virtual,
+    pytest.mark.interpreted,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),
 ]
 

@@ -53,6 +53,7 @@ def test_throttles_alone_change_no_isr_and_delay_no_record(seed: int) -> None:
     assert changes(result) == changes(without)
 
 
+@pytest.mark.interpreted
 def test_leader_that_throttles_members_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-4313 planted on the sending side: in-sync followers wait for the quota, and fall out."""
     original = ThrottledReads._quotas
@@ -65,6 +66,7 @@ def test_leader_that_throttles_members_is_caught(monkeypatch: pytest.MonkeyPatch
     assert any(changes(throttled(seed)) != changes(quiet(seed)) for seed in range(SEEDS))
 
 
+@pytest.mark.interpreted
 def test_follower_that_throttles_itself_in_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-4313 planted on the receiving side: a member leaves a partition out of its fetches, and falls out."""
     monkeypatch.setattr(ThrottledFetches, "_is_in_sync", lambda *_: False)

@@ -32,6 +32,7 @@ from syncline.cli import (
     topics,
     why,
 )
+from syncline.model.compiled import is_compiled
 
 app = typer.Typer(
     name="syncline",
@@ -45,7 +46,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"syncline {__version__}")
+        print(f"syncline {__version__}{' (compiled)' if is_compiled() else ''}")
         raise typer.Exit
 
 

@@ -14,9 +14,12 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
+from syncline.model.compiled import mypyc_attr
+
 _COMPARED: Final[dict[type, Callable[[Any], object]]] = {}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Immutable:
     """A record whose fields say everything about it."""
 
@@ -25,7 +28,7 @@ class Immutable:
     def __eq__(self, other: object) -> bool:
         """Return whether the other one is of the same class, and has equal fields."""
         if other.__class__ is not self.__class__:
-            return NotImplemented
+            return False
         compared = _compared(self.__class__)
         return compared(self) == compared(other)
 

@@ -11,6 +11,7 @@ hold together is bounded by `node/clients/memory.py`.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from syncline.node.clients.clients import Clients
@@ -60,8 +61,9 @@ class Serves(Protocol):
     def clients(self) -> Clients:
         """Return what the connections share."""
 
-    def dispatch(self, request: Request, /) -> None:
-        """Handle one request."""
+    @property
+    def take_up(self) -> Callable[[Request], None]:
+        """Return what each request goes to."""
 
     def step(self, request: Request, steps: Steps, /) -> None:
         """Work on a request in steps, now and between other work."""
@@ -249,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         request = Request(self, key, version, correlation_id, client_id, frame, position)
         self._pending.append(request)
         self.client_id = client_id
-        self._dispatcher.dispatch(request)
+        self._dispatcher.take_up(request)
         if request not in self._waits_for and request not in self._out_of_turn:
             # A parked request that kept its body would pin the receive buffer, and soon see bytes of another frame.
             request.body = NOTHING

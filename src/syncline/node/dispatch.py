@@ -83,6 +83,8 @@ class Dispatcher(Generic[HostT]):
         self.long_requests = long_requests
         self.received = received
         self.outgoing = Outgoing()
+        # What each request goes to: `dispatch`, or what stands before it (`node.faults`).
+        self.take_up: Callable[[Request], None] = self.dispatch
         self._on_connection_lost = on_connection_lost
         # Of the request that was handled last.
         self._last_key: Work = "requests"

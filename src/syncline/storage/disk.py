@@ -19,6 +19,7 @@ may succeed without the pages.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from syncline.model.compiled import mypyc_attr
 from syncline.records.buffers import Buffer
 
 Result = TypeVar("Result")
@@ -26,6 +27,7 @@ Result = TypeVar("Result")
 UNMEASURED: Final = -1
 
 
+@mypyc_attr(native_class=False)
 class BrokenFileError(OSError):
     """A file's contents are unknown: a failed append could not be cut off, or a sync failed."""
 

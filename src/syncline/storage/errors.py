@@ -88,9 +88,15 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def storage_error(error: OSError, message: str) -> StorageError:
-    """Return the StorageError to raise from `error`: a refusal stays one."""
+    """Return the StorageError to raise from `error`: a refusal stays one.
+
+    It has its cause already: in compiled modules `raise ... from` does not set it.
+    """
     cause = refusal_of(error)
     text = f"{message}: {error.strerror}"
     if cause is None:
-        return StorageError(text)
-    return DiskFullError(text) if cause.refusal is Refusal.NO_ROOM else NoDescriptorError(text)
+        found = StorageError(text)
+    else:
+        found = DiskFullError(text) if cause.refusal is Refusal.NO_ROOM else NoDescriptorError(text)
+    found.__cause__ = error
+    return found

@@ -68,6 +68,7 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize(("module", "name", "mutant"), MUTANTS)
+@pytest.mark.interpreted
 def test_model_finds_a_known_mistake(
     monkeypatch: pytest.MonkeyPatch, module: object, name: str, mutant: object
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from syncline.core.replication.follower import FollowerPhase, TruncationMode
 from syncline.model.errors import ErrorCode
 from syncline.node.replication.cuts import SEARCHES_MAX
+from syncline.storage.cutting import CutSearch
 from syncline.virtual.disk import DiskSettings
 from tests.node.wire_client import batch
 from tests.node.world import QUIET_DISK, World
@@ -32,7 +33,7 @@ class StuckDisk:
     @property
     def searches(self) -> list[Work]:
         """Return the searches for the place of a cut."""
-        return [each for each in self.held if "CutSearch" in getattr(each[0], "__qualname__", "")]
+        return [each for each in self.held if isinstance(getattr(each[0], "__self__", None), CutSearch)]
 
     def answer(self, *, error: OSError | None = None) -> None:
         """Perform the requests so far, or refuse them."""

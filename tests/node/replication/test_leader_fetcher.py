@@ -159,6 +159,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.brokers(2)
+@pytest.mark.interpreted
 async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +268,7 @@ async def test_fetcher_follows_the_new_process_when_its_leader_was_restarted(wor
 
 
 @pytest.mark.brokers(2)
+@pytest.mark.interpreted
 async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

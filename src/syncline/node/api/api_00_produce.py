@@ -37,14 +37,6 @@ from syncline.wire.produce import (
 if TYPE_CHECKING:
     from syncline.node.request import Request, Steps
 
-    class Host(Protocol):
-        """What this handler uses of its broker."""
-
-        @property
-        def producing(self) -> Producing:
-            """Return what produce requests use."""
-
-
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
 
@@ -81,7 +73,15 @@ _EXPECTED: Final = frozenset(
 )
 
 
-def handle(broker: "Host", request: "Request") -> "Steps | None":
+class Host(Protocol):
+    """What this handler uses of its broker."""
+
+    @property
+    def producing(self) -> "Producing":
+        """Return what produce requests use."""
+
+
+def handle(broker: Host, request: "Request") -> "Steps | None":
     """Append the valid batches; answer now, or when acks=all is satisfied."""
     try:
         produce = parse_produce(request.body, request.version, request.position)

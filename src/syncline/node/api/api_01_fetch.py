@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from syncline.node.fetching.serving import FetchServing
     from syncline.node.request import Request, Steps
 
-    class Host(Protocol):
-        """What this handler uses of its broker."""
-
-        @property
-        def fetching(self) -> FetchServing:
-            """Return what fetches use."""
-
-
 # A partition, and what the reader wants of it.
 Wanted: TypeAlias = tuple[tuple[Topic, int], FetchSpec]
 
@@ -53,7 +45,15 @@ _TOPIC_ID_VERSION: Final = 13
 _ISOLATION_LEVELS: Final = (0, 1)
 
 
-def handle(broker: "Host", request: "Request") -> "Steps | None":
+class Host(Protocol):
+    """What this handler uses of its broker."""
+
+    @property
+    def fetching(self) -> "FetchServing":
+        """Return what fetches use."""
+
+
+def handle(broker: Host, request: "Request") -> "Steps | None":
     """Answer a fetch now, or park it until there is enough to answer."""
     rows_max = ROWS_AT_ONCE if request.listener == "client" else UNBOUNDED
     try:
@@ -70,7 +70,7 @@ def handle(broker: "Host", request: "Request") -> "Steps | None":
     return None
 
 
-def _read(broker: "Host", request: "Request") -> "Steps":
+def _read(broker: Host, request: "Request") -> "Steps":
     """Do the same with a client's request that is too long to be read in one go."""
     fetch = yield from parse_fetch_in_steps(request.body, request.version, request.position)
     if fetch.isolation_level not in _ISOLATION_LEVELS:
@@ -108,7 +108,7 @@ def _wanted(topic: Topic, each: FetchPartition) -> Wanted:
     return (topic, index), _make(FetchSpec, (offset, max_bytes, log_start, epoch, last_epoch))
 
 
-def _take_up(broker: "Host", request: "Request", fetch: FetchRequest, listed: Sequence[Wanted]) -> None:
+def _take_up(broker: Host, request: "Request", fetch: FetchRequest, listed: Sequence[Wanted]) -> None:
     if fetch.isolation_level not in _ISOLATION_LEVELS:
         request.reply_parts(encode_fetch_response(_refused(fetch, request.version), request.version))
         return

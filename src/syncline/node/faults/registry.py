@@ -150,9 +150,9 @@ class Faults:
         self._requests.set_rules(requests)
         dispatcher = self._dispatcher
         if links or requests:
-            dispatcher.dispatch = self._meet  # type: ignore[method-assign]
+            dispatcher.take_up = self._meet
         else:
-            vars(dispatcher).pop("dispatch", None)
+            dispatcher.take_up = dispatcher.dispatch
         self.check_invariants()
 
     def check_invariants(self) -> None:
@@ -160,7 +160,7 @@ class Faults:
         timed = {rule.id for rule in self._rules.values() if rule.is_active and rule.until_ms is not None}
         assert timed == self._timers.keys(), f"rules with a time {sorted(timed)}, with a timer {sorted(self._timers)}"
         is_met = any(rule.is_active and rule.place in {Place.LINK, Place.REQUEST} for rule in self._rules.values())
-        assert is_met == ("dispatch" in vars(self._dispatcher)), f"requests are met by rules: {is_met}, wrongly"
+        assert is_met == (self._dispatcher.take_up == self._meet), f"requests are met by rules: {is_met}, wrongly"
 
     def _meet(self, request: "Request") -> None:
         if not self._links.loses(request):

@@ -30,7 +30,13 @@ from syncline.core.replication.in_sync_set import InSyncSet
 from syncline.core.replication.lag_policy import LagPolicy
 from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.core.replication.slow_leader.succession import REFUSALS, Backoff, succession
-from syncline.core.replication.slow_leader.waits import FollowerWaits, PendingEntry, PendingRequest, SessionStamp
+from syncline.core.replication.slow_leader.waits import (
+    FollowerWaits,
+    PendingEntry,
+    PendingRequest,
+    SessionStamp,
+    is_of_session,
+)
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
@@ -118,7 +124,7 @@ class SlowLeader:
         """Let the next request of each session cover its idle partitions: none may look at them for a long time."""
         for follower in self._leader.in_sync.followers:
             stamp = follower.stamp
-            self.waits_of(follower).stamp = stamp if isinstance(stamp, SessionStamp) else None
+            self.waits_of(follower).stamp = stamp if is_of_session(stamp) else None
 
     def start_term(self) -> None:
         """Begin a new leader epoch: the followers' requests were made in the former term."""

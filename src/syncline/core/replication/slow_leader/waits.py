@@ -20,7 +20,7 @@ scenarios D01-D25.
 """
 
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from syncline.core.replication.effects import Effects, SkipReason
 from syncline.core.replication.follower_state import NEVER_MS, FetchStamp, FollowerState
@@ -65,13 +65,17 @@ class SlowFetches:
         return copy
 
 
-@runtime_checkable
 class SessionStamp(FetchStamp, Protocol):
     """A stamp that knows the slow fetches of its session."""
 
     @property
     def slow_fetches(self) -> SlowFetches | None:
         """The slow fetches of the session, None before the first."""
+
+
+def is_of_session(stamp: FetchStamp | None) -> TypeGuard[SessionStamp]:
+    """Return whether a stamp knows the slow fetches of its session."""
+    return hasattr(stamp, "slow_fetches")
 
 
 class PendingRequest:
@@ -113,7 +117,7 @@ class PendingRequest:
         self.lost_ms: int | None = None
         self.is_answered = False
         self.entries: list[PendingEntry] = []
-        self.looked: dict[FetchStamp, PendingEntry | None] = {}
+        self.looked: dict[SessionStamp, PendingEntry | None] = {}
         self._parked_at_ms: int | None = None
 
     def __repr__(self) -> str:
