@@ -133,9 +133,10 @@ spark-sink-live: $(VENV)/.dev ## the sink's tests against Apache Kafka, with tra
 test-compiled: .work/compiled/.built ## the tests of what is compiled, against the compiled build, and 50 seeds like the interpreted ones (needs a C compiler; 10 minutes)
 	PYTHONPATH=$(CURDIR)/.work/compiled $(BIN)/python -m tests.compiled $(ARGS)
 
-bench-compiled: .work/compiled/.built ## processor time per request of the compiled build, and the rest, beside the interpreted one (8 minutes)
-	$(BIN)/python -m benchmarks.request_cpu HEAD --to .work/compiled $(ARGS)
-	$(BIN)/python -m benchmarks.compare HEAD --to .work/compiled $(ARGS)
+bench-compiled: .work/compiled/.built ## processor time per request of the compiled build, and the rest, beside the interpreted one and Apache Kafka, into docs/compiled-build.md (needs Java and Maven; 15 minutes)
+	$(BIN)/python -m benchmarks.request_cpu HEAD --to .work/compiled
+	$(BIN)/python -m benchmarks.compare HEAD --to .work/compiled
+	$(BIN)/python -m benchmarks.compiled_build .work/compiled --write $(ARGS)
 
 wheels: $(VENV)/.dev ## a compiled wheel for this Python and platform into dist/ (needs a C compiler; 4 minutes)
 	SYNCLINE_COMPILE=1 $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .

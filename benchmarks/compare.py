@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--to", metavar="OTHER", help="another revision, or a directory of sources")
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
-    other = (arguments.to[-12:], sources_of(arguments.to)) if arguments.to else ("this tree", ROOT / "src")
+    other = (Path(arguments.to).name[:12], sources_of(arguments.to)) if arguments.to else ("this tree", ROOT / "src")
     sides = {arguments.revision[:12]: sources_of(arguments.revision), other[0]: other[1]}
     for sources in sides.values():
         compileall.compile_dir(sources, quiet=2)

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from benchmarks.peers import ROOT
@@ -11,10 +12,10 @@ from benchmarks.peers import ROOT
 PAGES: Final = (ROOT / "benchmarks" / "notes.md", ROOT / "docs" / "performance.md")
 
 
-def replace_table(name: str, lines: Sequence[str]) -> None:
+def replace_table(name: str, lines: Sequence[str], pages: Sequence[Path] = PAGES) -> None:
     """Put lines where the pages have the table of this name. Raises RuntimeError if one has no place for it."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    for page in PAGES:
+    for page in pages:
         before, found, rest = page.read_text(encoding="utf-8").partition(begin)
         _, ended, after = rest.partition(end)
         if not (found and ended):

@@ -15,6 +15,7 @@ import socket
 import statistics
 import struct
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import load
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--to", metavar="OTHER", help="another revision, or a directory of sources")
     parser.add_argument("--turns", type=int, default=40)
     arguments = parser.parse_args()
-    names = (arguments.revision[:12], arguments.to[-12:] if arguments.to else "this tree")
+    names = (arguments.revision[:12], Path(arguments.to).name[:12] if arguments.to else "this tree")
     sources = (sources_of(arguments.revision), sources_of(arguments.to) if arguments.to else ROOT / "src")
     peers: list[Peer] = []
     try:
