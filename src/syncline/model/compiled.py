@@ -4,7 +4,6 @@ Where nothing is compiled the marks do nothing, and nothing but these sources is
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -20,5 +19,8 @@ else:
 
 def is_compiled() -> bool:
     """Return whether this is the compiled build."""
+    # Imported late: brokers import this module, and none asks.
+    from importlib.util import find_spec
+
     found = find_spec("syncline.records.batch")
     return found is not None and found.origin is not None and not found.origin.endswith(".py")
