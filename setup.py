@@ -5,6 +5,7 @@ four minutes. Without the variable neither a compiler nor that list is used.
 """
 
 import os
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def compiled() -> list[Extension]:
     """Translate the modules to C; the result is compiled with the package."""
     from mypyc.build import mypycify
 
+    # A wheel holds whatever is there, so also what an earlier list compiled: Python would prefer it to the sources.
+    for stale in Path("build").glob("lib.*"):
+        shutil.rmtree(stale)
     os.environ["MYPYPATH"] = "src"
     options = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", "--python-version=3.11"]
     return mypycify([*options, *modules()], opt_level=OPTIMISATION, debug_level="0", group_name="syncline")

@@ -13,17 +13,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import syncline
 from syncline.model.compiled import is_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
+COMPILED = Path(syncline.__file__).resolve().parent.parent
 PACKAGES = ("model", "core", "records", "wire", "storage", "node", "virtual", "process")
 KINDS: tuple[tuple[str, ...], ...] = ((), ("--lasting",))
 
 
-def digests(sources: str, seeds: str, kind: tuple[str, ...]) -> list[str]:
+def digests(sources: Path, seeds: str, kind: tuple[str, ...]) -> list[str]:
     """Return a line per seed with the hash of its trace, as the build in `sources` makes it."""
     command = [sys.executable, "-m", "syncline.virtual", "run", "--seeds", seeds, "--seconds", "30", "--jobs", "2"]
-    environment = {**os.environ, "PYTHONPATH": sources}
+    environment = {**os.environ, "PYTHONPATH": str(sources)}
     ran = subprocess.run(
         [*command, "--digests", *kind], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
@@ -40,7 +42,7 @@ def compare_traces(seeds: str) -> bool:
     is_same = True
     for kind in KINDS:
         name = "lasting faults" if kind else "short faults"
-        interpreted, compiled = (digests(each, seeds, kind) for each in (str(ROOT / "src"), os.environ["PYTHONPATH"]))
+        interpreted, compiled = (digests(each, seeds, kind) for each in (ROOT / "src", COMPILED))
         differing = [line for line in compiled if line not in interpreted]
         _say(f"{name}: {len(interpreted)} traces, {len(differing)} of {len(compiled)} differ")
         for line in differing:
