@@ -196,12 +196,12 @@ class Broker:
         self._images = ImageApplication(
             loop=loop,
             clock=clock,
+            holds=holds,
             cluster=cluster,
             configs=configs,
             partitions=partitions,
             replicas=replicas,
             offline=replicas.offline,
-            refused_writes=replicas.writes,
             fetchers=replicas.fetchers,
             known_brokers=known_brokers,
             departures=departures,
@@ -291,8 +291,8 @@ class Broker:
 
     # Callbacks that close the circles of dependence.
 
-    def _image_came(self, _old: MetadataImage, new: MetadataImage, delta: MetadataDelta) -> None:
-        self._images.apply(new, delta)
+    def _image_came(self, new: MetadataImage, delta: MetadataDelta, applied: Callable[[], None]) -> None:
+        self._images.apply(new, delta, applied)
 
     def _event_came(self, event: Event) -> None:
         self.journal.note(event)

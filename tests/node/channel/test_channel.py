@@ -106,10 +106,11 @@ class Member:
         await self.channel.start()
         return self
 
-    def take_image(self, old: MetadataImage, new: MetadataImage, _delta: MetadataDelta) -> None:
+    def take_image(self, new: MetadataImage, _delta: MetadataDelta, applied: Callable[[], None]) -> None:
         """Remember the versions, which only go forward."""
-        assert new.version > old.version
+        assert not self.images or new.version > self.images[-1]
         self.images.append(new.version)
+        applied()
 
     async def stop(self) -> None:
         """Stop without leaving, as a process that ends."""

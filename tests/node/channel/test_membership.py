@@ -42,6 +42,7 @@ def test_broker_that_can_follow_no_controller_reports_that_and_stops_in_good_ord
             wake,
             config=BrokerConfig,
             image=MetadataImage,
+            applied_version=lambda: -1,
             failed_replicas=tuple,
             on_registered=lambda: None,
             on_unfit=reasons.append,

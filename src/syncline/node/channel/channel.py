@@ -79,6 +79,7 @@ class Channel:
             self._wake,
             config=self._config_now,
             image=lambda: self.image,
+            applied_version=lambda: self._stream.applied_version,
             failed_replicas=failed_replicas,
             on_registered=self._registered,
             on_unfit=on_unfit,

@@ -71,6 +71,7 @@ class Membership:
         *,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
+        applied_version: Callable[[], int],
         failed_replicas: Callable[[], Sequence[UUID]],
         on_registered: Callable[[], None],
         on_unfit: Callable[[str], object],
@@ -83,6 +84,7 @@ class Membership:
         self._wake = wake
         self._config = config
         self._image = image
+        self._applied_version = applied_version
         self._failed_replicas = failed_replicas
         self._on_registered = on_registered
         # Called when the task has failed: a broker that sends no heartbeats would go on serving what it has lost.
@@ -333,7 +335,7 @@ class Membership:
             {
                 "broker_id": link.broker_id,
                 "broker_epoch": link.broker_epoch,
-                "current_metadata_offset": self._image().version,
+                "current_metadata_offset": self._applied_version(),
                 "want_fence": False,
                 "want_shut_down": self.departure is DepartureState.LEAVING,
                 "offline_log_dirs": tuple(self._failed_replicas()),

@@ -1,12 +1,13 @@
 """The cluster's metadata at a broker: polled, applied, polled again.
 
 The broker polls with the version that it has; the controller answers as soon as there is a newer one. The next poll
-shows the controller that the broker has applied everything before, so it is sent only after `on_image` has returned.
+shows the controller that the broker has applied everything before, so it is sent only when the broker says so.
 
 Invariant: `image` advances by whole versions, and no part uses an image before `on_image` was called with it.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
@@ -15,7 +16,8 @@ from syncline.node.channel.link import ControllerLink
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news, encode_poll
 from syncline.wire.api import ApiKey
 
-OnImage = Callable[[MetadataImage, MetadataImage, MetadataDelta], None]
+# Takes an image, what it changes, and what to call once it is applied.
+OnImage = Callable[[MetadataImage, MetadataDelta, Callable[[], None]], None]
 
 
 class MetadataStream:
@@ -23,16 +25,18 @@ class MetadataStream:
 
     def __init__(self, link: ControllerLink, *, on_image: OnImage, on_applied: Callable[[MetadataImage], None]) -> None:
         self.image = MetadataImage()
+        # The version that the whole broker has applied.
+        self.applied_version = self.image.version
         self._link = link
         self._on_image = on_image
         # Called with each new image when the whole broker has applied it.
         self._on_applied = on_applied
 
     def poll(self) -> None:
-        """Ask for the changes after the image."""
+        """Ask for the changes after the image, once it is applied."""
         link = self._link
         stream = link.stream
-        if stream is None:
+        if stream is None or self.applied_version != self.image.version:
             return
         poll = Poll(link.broker_id, link.broker_epoch, self.image.version)
 
@@ -50,8 +54,13 @@ class MetadataStream:
             return
         new = apply_news(old, news)
         assert new.version == news.version, f"news of version {news.version} lead to version {new.version}"
-        if new.version != old.version:
-            self.image = new
-            self._on_image(old, new, difference(old, new))
-            self._on_applied(new)
+        if new.version == old.version:
+            self.poll()
+            return
+        self.image = new
+        self._on_image(new, difference(old, new), partial(self._applied, new))
+
+    def _applied(self, image: MetadataImage) -> None:
+        self.applied_version = image.version
+        self._on_applied(image)
         self.poll()

@@ -3,12 +3,14 @@
 The order matters. Brokers come first (only live ones count), then configurations, then deletions, then throttles, which
 bound the first fetch, and finally roles.
 A disk error of one partition does not keep others from getting their roles. No code acts on a newer image before
-`apply` has returned.
+`apply` has returned. Then only partitions are missing that the broker did not host before, if there are many of them:
+they follow in slices, and the next image waits for them.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
@@ -20,13 +22,15 @@ from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.departures import Departures
+from syncline.node.hosting.arrivals import PARTITIONS_PER_SLICE, ArrivingPartitions
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.postponed import PostponedPartitions
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.live_configs import LiveConfigs
+from syncline.node.loop_holds import LoopHolds
 from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
-from syncline.node.partition import HearsOfRefusals, Partition
+from syncline.node.partition import Partition
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.slow_reads import SlowReads
 from syncline.node.throttle.throttles import ReplicationThrottles
@@ -50,12 +54,12 @@ class ImageApplication:
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        holds: LoopHolds,
         cluster: ClusterView,
         configs: LiveConfigs,
         partitions: dict[TopicPartition, Partition],
         replicas: HostedReplicas,
         offline: OfflineLogs,
-        refused_writes: HearsOfRefusals,
         fetchers: Fetchers,
         known_brokers: KnownBrokers,
         departures: Departures,
@@ -75,7 +79,6 @@ class ImageApplication:
         self._partitions = partitions
         self._replicas = replicas
         self._offline = offline
-        self._refused_writes = refused_writes
         self._fetchers = fetchers
         self._known_brokers = known_brokers
         self._departures = departures
@@ -90,23 +93,36 @@ class ImageApplication:
         self._settle = settle
         self._is_checked = check_invariants
         self._postponed = PostponedPartitions(loop, self._retry)
+        self._arriving = ArrivingPartitions(loop, holds, self._host_arriving, on_hosted=self._some_hosted)
         offline.assign_again = self._retry
 
-    def apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
-        """Make all hosted partitions match a new image."""
-        try:
-            self._apply(new, delta)
-        except Exception as error:
-            # Our bug. A broker whose roles differ from the metadata must not continue.
-            log.exception("metadata version %s could not be applied", new.version)
-            self._on_unfit(f"metadata version {new.version} could not be applied: {error!r}")
-            raise
+    def apply(self, new: MetadataImage, delta: MetadataDelta, applied: Callable[[], None]) -> None:
+        """Make all hosted partitions match a new image, and call `applied` when that is done: now, or slices later."""
+        with self._unfit_if_failed():
+            arriving = self._apply(new, delta)
+        if arriving:
+            self._arriving.host(arriving, applied)
+        else:
+            applied()
 
     def close(self) -> None:
-        """Retry nothing more."""
+        """Retry nothing more, and host nothing more."""
         self._postponed.close()
+        self._arriving.close()
 
-    def _apply(self, new: MetadataImage, delta: MetadataDelta) -> None:
+    @contextlib.contextmanager
+    def _unfit_if_failed(self) -> Iterator[None]:
+        """Report an unexpected exception: our bug. A broker whose roles differ from the metadata must not continue."""
+        try:
+            yield
+        except Exception as error:
+            version = self._cluster.image.version
+            log.exception("metadata version %s could not be applied", version)
+            self._on_unfit(f"metadata version {version} could not be applied: {error!r}")
+            raise
+
+    def _apply(self, new: MetadataImage, delta: MetadataDelta) -> Sequence[TopicPartition]:
+        """Apply an image, but for the partitions that are returned."""
         self._cluster.replace(new)
         now_ms = self._clock.mono_ms()
         moved_leaders = self._apply_brokers(delta) if delta.brokers else ()
@@ -115,22 +131,54 @@ class ImageApplication:
             self._delete_topics(delta.deleted_topics, now_ms)
         # Before the first fetch of a partition.
         self.throttles.apply(new, delta, self._configs)
+        arriving = self._many_new(delta)
         for key in delta.partitions:
-            self._assign(key, now_ms)
+            if not arriving or key in self._partitions:
+                self._assign(key, now_ms)
         self._replicas.sync_deletions()
         for leader_id in moved_leaders:
             self._fetchers.leader_moved(leader_id)
         self._fetchers.go()
         if delta.brokers:
             self._brokers_changed(now_ms)
-        if delta.partitions:
-            self._replicas.share_page_cache()
-            self._offline.aside.look()
-            self._replicas.mender.look()
-            self._offline.hand_over_damaged()
+        if delta.partitions and not arriving:
+            self._all_hosted()
         self._settle()
+        self._check()
+        return arriving
+
+    def _check(self) -> None:
         if self._is_checked:
             self._replicas.check_invariants()
+
+    # Many new partitions.
+
+    def _many_new(self, delta: MetadataDelta) -> Sequence[TopicPartition]:
+        """Return the partitions that the broker does not host, if they are too many to be hosted at once."""
+        if len(delta.partitions) <= PARTITIONS_PER_SLICE:
+            return ()
+        new = [key for key in delta.partitions if key not in self._partitions]
+        return new if len(new) > PARTITIONS_PER_SLICE else ()
+
+    def _host_arriving(self, key: TopicPartition) -> None:
+        with self._unfit_if_failed():
+            self._assign(key, self._clock.mono_ms())
+
+    def _some_hosted(self) -> None:
+        with self._unfit_if_failed():
+            self._replicas.sync_deletions()
+            self._fetchers.go()
+            if not len(self._arriving):
+                self._all_hosted()
+            self._settle()
+            self._check()
+
+    def _all_hosted(self) -> None:
+        """Do what concerns all hosted partitions together."""
+        self._replicas.share_page_cache()
+        self._offline.aside.look()
+        self._replicas.mender.look()
+        self._offline.hand_over_damaged()
 
     # Brokers.
 
@@ -223,7 +271,7 @@ class ImageApplication:
                 self._offline.fail(key, error)
             else:
                 self._postponed.add(key, error)
-                self._refused_writes.refused(key, error)
+                self._replicas.writes.refused(key, error)
 
     def _retry(self, keys: Iterable[TopicPartition]) -> None:
         """Try again the partitions for which the disk had no room."""

@@ -1,0 +1,74 @@
+"""Arriving partitions: those that an image gives to a broker which does not host them yet, hosted in slices.
+
+To create a replica takes some 50 µs, so a topic of ten thousand partitions would hold the loop for a third of a
+second. Until its turn comes, such a partition is one that the broker has not heard of: clients and followers try again.
+
+A slice ends by the clock, and by the number of partitions: where no time passes within a callback (simulated runs),
+many partitions are hosted in slices, too, the same ones in every run.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from syncline.model.ids import TopicPartition
+from syncline.node.loop_holds import LoopHolds
+
+# How long one callback hosts partitions, and how many at most; as many are hosted at once with their image.
+SLICE_MS: Final = 3
+PARTITIONS_PER_SLICE: Final = 64
+
+
+class ArrivingPartitions:
+    """The partitions of one broker that wait to be hosted."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        holds: LoopHolds,
+        host: Callable[[TopicPartition], None],
+        *,
+        on_hosted: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._holds = holds
+        self._host = host
+        # Called after each slice.
+        self._on_hosted = on_hosted
+        self._waiting: dict[TopicPartition, None] = {}
+        self._finished: Callable[[], None] | None = None
+        self._handle: asyncio.Handle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def host(self, keys: Iterable[TopicPartition], finished: Callable[[], None]) -> None:
+        """Host partitions in the next turns of the loop, then call `finished`."""
+        assert self._finished is None, f"{len(self)} partitions of an earlier image are not hosted yet"
+        self._waiting = dict.fromkeys(keys)
+        self._finished = finished
+        self._handle = self._loop.call_soon(self._slice)
+
+    def close(self) -> None:
+        """Host no more: the broker is stopping."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _slice(self) -> None:
+        self._handle = None
+        began_ms = self._holds.now_ms()
+        count = 0
+        while self._waiting and count < PARTITIONS_PER_SLICE and self._holds.look_ms() - began_ms < SLICE_MS:
+            # The first one that came.
+            key = next(iter(self._waiting))
+            del self._waiting[key]
+            self._host(key)
+            count += 1
+        self._on_hosted()
+        if self._waiting:
+            self._handle = self._loop.call_soon(self._slice)
+        else:
+            finished, self._finished = self._finished, None
+            assert finished is not None, "it is called once, at the end"
+            finished()
+        self._holds.ended(began_ms, "new partitions")
