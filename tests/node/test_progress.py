@@ -3,7 +3,8 @@
 import pytest
 
 from syncline.model.events import Event, FollowerProgress
-from syncline.node.progress import ProgressSampler
+from syncline.model.ids import NONE
+from syncline.node.progress import FORGET_EVERY, ProgressSampler
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -19,6 +20,7 @@ def sampler_of(world: World) -> ProgressSampler:
         clock=broker.clock,
         configs=broker.configs,
         partitions=broker.partitions,
+        active=broker.isr_ticks.active,
         note=broker.journal.note,
     )
 
@@ -101,24 +103,51 @@ async def test_progress_is_told_by_the_leader_only_when_there_are_followers(worl
 
 
 @sampled
-async def test_progress_forgets_what_is_not_hosted_any_more(world: World) -> None:
-    """Topics come and go; the sampler keeps nothing of those that went."""
+async def test_progress_forgets_what_is_not_led_here_any_more(world: World) -> None:
+    """Topics come and go; after some samplings nothing is kept of those that went."""
     await world.topic(replicas=(1, 2))
     sampler = sampler_of(world)
     await (await world.client()).produce("t", batch())
     samples(world, sampler)
     known = len(sampler)
     await world.delete_topic("t")
-    samples(world, sampler)
+    for _ in range(FORGET_EVERY):
+        samples(world, sampler)
 
     assert (known, len(sampler)) == (1, 0)
 
 
 @sampled
-async def test_sampling_many_partitions_is_divided_into_steps(world: World) -> None:
-    """Ten thousand partitions take too long for one callback, also those of which there is nothing to say."""
-    await world.topic(partitions=50, replicas=(1, 2))
-    hosted = len(world.broker().partitions)
-    steps = sampler_of(world).sample()
+async def test_a_partition_that_was_led_elsewhere_meanwhile_has_no_inflow(world: World) -> None:
+    """What another leader appended came at an unknown time."""
+    await world.topic(replicas=(1, 2))
+    sampler = sampler_of(world)
+    client = await world.client()
+    await client.produce("t", batch())
+    samples(world, sampler)
+    await client.produce("t", batch(2))
+    (known,) = samples(world, sampler)
+    world.call(1, world.partition().resign)
+    world.call(1, world.partition().lead, world.broker().image.partition("t", 0), world.broker().clock.mono_ms())
+    await client.produce("t", batch(3))
+    (unknown,) = samples(world, sampler)
 
-    assert sum(1 for _ in steps) >= hosted > 20
+    assert (known.log_end, known.inflow_records) == (3, 2)
+    assert (unknown.log_end, unknown.inflow_records, unknown.inflow_bytes) == (6, NONE, NONE)
+
+
+@sampled
+async def test_sampling_many_partitions_is_divided_into_steps_and_quiet_ones_are_not_looked_at(world: World) -> None:
+    """Ten thousand partitions take too long for one callback, and too long for every second."""
+    await world.topic(partitions=100, replicas=(1, 2))
+    led = [each.leader for each in world.broker().partitions.values() if each.leader is not None]
+    await world.until(lambda: all(each.log_end == 0 for leader in led for each in leader.followers))
+    sampler = sampler_of(world)
+    first = sum(1 for _ in sampler.sample())
+    world.call(1, world.broker().isr_ticks.tick)
+    world.broker().isr_ticks.active()
+    again = sum(1 for _ in sampler.sample())
+
+    assert first == len(world.broker().partitions) >= 50
+    assert not any(leader.is_ticked for leader in led)
+    assert again == 0

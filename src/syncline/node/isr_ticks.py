@@ -6,7 +6,7 @@ So even if tens of thousands of followers lag at once, requests are answered in 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from syncline.core.replication.leader import LeaderPartition
@@ -80,6 +80,10 @@ class IsrTicks:
         self._arm()
         self.tick()
 
+    def active(self) -> Iterator[Partition]:
+        """Return each led partition to which something happened since the last call; see `TickIndex.active`."""
+        return (_of(each)[1] for each in self.unsettled.active(self._left))
+
     def tick(self) -> None:
         """Begin a tick; skip it if the last one has not finished."""
         self._look_at_reads()
@@ -98,15 +102,13 @@ class IsrTicks:
         self._settle()
 
     def _judge(self, ticked: Ticked, now_ms: int) -> None:
-        assert isinstance(ticked, LeaderPartition), "nothing else is in the index"
-        partition = ticked.owner
-        assert isinstance(partition, Partition), "a broker's leaders belong to its partitions"
+        leader, partition = _of(ticked)
         ticks = self.unsettled
-        if partition.leader is not ticked or partition.is_offline:
+        if partition.leader is not leader or partition.is_offline:
             ticks.give_back(ticked, is_over=True)
             return
         try:
-            effects = ticked.tick(now_ms)
+            effects = leader.tick(now_ms)
             if effects:
                 partition.perform(effects)
             ticks.give_back(ticked)
@@ -114,3 +116,10 @@ class IsrTicks:
             # A failure must not keep the remaining partitions from being judged.
             log.exception("%s: the tick of its ISR failed", partition.key)
             ticks.keep(ticked)
+
+
+def _of(ticked: Ticked) -> tuple[LeaderPartition, Partition]:
+    assert isinstance(ticked, LeaderPartition), "nothing else is in the index"
+    partition = ticked.owner
+    assert isinstance(partition, Partition), "a broker's leaders belong to its partitions"
+    return ticked, partition

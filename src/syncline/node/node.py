@@ -335,7 +335,7 @@ class Node:
         every("producers", 600_000, self._expire_producers)
         self.broker.lag.start(every)
         every("cache", NOTE_INTERVAL_MS, self.broker.cache.note)
-        self.broker.reporting.start(every, broker.fetching.lag)
+        self.broker.reporting.start(every, broker.fetching.lag, self.broker.isr_ticks.active)
 
     def _sweep(self) -> Steps:
         # Retention may have deleted what kept a log aside.

@@ -1,21 +1,36 @@
 """Follower progress: once per interval, how far each follower of an active partition is behind.
 
 A partition without new records whose followers have everything is not sampled, so
-an idle cluster journals nothing. The journal topic is not sampled: its samples
-would cause further ones.
+an idle cluster journals nothing; nor is it looked at, so that ten thousand of them
+cost nothing. The journal topic is not sampled: its samples would cause further ones.
 
 Times in ms, lags in records and bytes; bytes are exact among the newest batches, elsewhere a little less. A partition
 that is sampled for the first time has no inflow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
+from syncline.core.replication.leader import LeaderPartition
 from syncline.model.events import FollowerProgress
 from syncline.model.ids import JOURNAL_TOPIC, NONE, BrokerId, Offset, TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.partition import Partition
+from syncline.node.parts import in_parts
 from syncline.node.request import Steps
+
+# Every so many samplings, what is remembered of partitions that are not led here any more is forgotten.
+FORGET_EVERY: Final = 30
+REMEMBERED_PER_STEP: Final = 200
+
+
+class _Last(NamedTuple):
+    """What the last sample of a partition said, and under which leadership."""
+
+    leader: LeaderPartition
+    log_end: int
+    size_bytes: int
 
 
 class ProgressSampler:
@@ -28,59 +43,86 @@ class ProgressSampler:
         clock: Clock,
         configs: LiveConfigs,
         partitions: Mapping[TopicPartition, Partition],
+        active: Callable[[], Iterable[Partition]],
         note: Callable[[FollowerProgress], None],
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
         self._configs = configs
         self._partitions = partitions
+        # Returns the partitions to which something happened since its last call.
+        self._active = active
         self._note = note
-        self._log_ends: dict[TopicPartition, int] = {}
-        self._sizes_bytes: dict[TopicPartition, int] = {}
+        self._last: dict[TopicPartition, _Last] = {}
         self._lagging: dict[TopicPartition, None] = {}
+        self._count = 0
 
     def __len__(self) -> int:
         """Return the number of partitions whose last sample is kept."""
-        return len(self._log_ends)
-
-    def _forget(self, key: TopicPartition) -> None:
-        for remembered in (self._log_ends, self._sizes_bytes, self._lagging):
-            remembered.pop(key, None)
-        assert len(self._sizes_bytes) == len(self._log_ends) >= len(self._lagging), f"{key} is half forgotten"
+        return len(self._last)
 
     def sample(self) -> Steps:
         """Journal a sample per follower of each partition that has new records or a follower behind; in steps."""
-        for key in list(self._log_ends):
-            if key not in self._partitions:
-                self._forget(key)
+        self._count += 1
+        # To be asked before the first look at all of them.
+        active = self._active()
+        if self._count == 1:
+            active = list(self._partitions.values())
+        elif self._count % FORGET_EVERY == 0:
+            yield from self._forget_past()
+        lagging = dict(self._lagging)
+        for partition in active:
+            lagging.pop(partition.key, None)
+            self._look(partition)
             yield
-        for key, partition in list(self._partitions.items()):
-            if self._partitions.get(key) is partition:
-                self._sample(key, partition)
+        for key in lagging:
+            partition_behind = self._partitions.get(key)
+            if partition_behind is None:
+                self._forget(key)
+            else:
+                self._look(partition_behind)
             yield
 
-    def _sample(self, key: TopicPartition, partition: Partition) -> None:
-        now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
-        leader = partition.leader
+    def _forget_past(self) -> Steps:
+        for keys in in_parts(tuple(self._last), REMEMBERED_PER_STEP):
+            for key in keys:
+                partition = self._partitions.get(key)
+                if partition is None or partition.leader is not self._last[key].leader:
+                    self._forget(key)
+            yield
+
+    def _forget(self, key: TopicPartition) -> None:
+        self._last.pop(key, None)
+        self._lagging.pop(key, None)
+
+    def _look(self, partition: Partition) -> None:
+        key, leader = partition.key, partition.leader
+        if self._partitions.get(key) is not partition:
+            # It is not hosted any more.
+            return
         if leader is None or key.topic == JOURNAL_TOPIC or not leader.followers:
-            # If this broker leads it again later, the inflow meanwhile is unknown.
             self._forget(key)
             return
+        last = self._last.get(key)
+        if last is not None and last.leader is not leader:
+            # It led the partition before; the inflow meanwhile is unknown.
+            self._forget(key)
+            last = None
         log_end = partition.log.log_end
         is_behind = any(follower.log_end != log_end for follower in leader.followers)
-        if self._log_ends.get(key, 0) == log_end and not is_behind and key not in self._lagging:
-            if not log_end:
-                self._log_ends[key] = self._sizes_bytes[key] = 0
+        if log_end == (0 if last is None else last.log_end) and not is_behind and key not in self._lagging:
+            if last is None:
+                self._last[key] = _Last(leader, 0, 0)
             return
         size_bytes = partition.log.size_bytes
-        is_known = key in self._log_ends
-        inflow_records = log_end - self._log_ends[key] if is_known else NONE
-        inflow_bytes = max(0, size_bytes - self._sizes_bytes[key]) if is_known else NONE
-        self._log_ends[key], self._sizes_bytes[key] = log_end, size_bytes
+        inflow_records = NONE if last is None else log_end - last.log_end
+        inflow_bytes = NONE if last is None else max(0, size_bytes - last.size_bytes)
+        self._last[key] = _Last(leader, log_end, size_bytes)
         if is_behind:
             self._lagging[key] = None
         else:
             self._lagging.pop(key, None)
+        now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
         for follower in leader.followers:
             caught_up_ms = follower.view().last_caught_up_ms
             known_end = max(follower.log_end, 0)

@@ -1,6 +1,6 @@
 """What a broker reports of itself, put together: its journal, its observations, and samples for the journal."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from syncline.node.acknowledgements import AcknowledgementSampler
@@ -9,6 +9,7 @@ from syncline.node.journal import Journal
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.fetch_sampler import FetchLagSampler
 from syncline.node.observer import ObservedLeader, Observer
+from syncline.node.partition import Partition
 from syncline.node.progress import ProgressSampler
 from syncline.node.topic_creation import TopicCreation
 
@@ -49,8 +50,11 @@ class Reporting:
             note=journal.note,
         )
 
-    def start(self, every: Every, fetch_lag: FetchLag) -> None:
-        """Observe and take samples, also of what consumers read, unless the journal is off."""
+    def start(self, every: Every, fetch_lag: FetchLag, active: Callable[[], Iterable[Partition]]) -> None:
+        """Observe and take samples, also of what consumers read, unless the journal is off.
+
+        `active` returns the led partitions to which something happened since its last call.
+        """
         basis, note = self._basis, self.journal.note
         config = basis.configs.broker
         if not config.journal_enable:
@@ -60,6 +64,7 @@ class Reporting:
             clock=basis.clock,
             configs=basis.configs,
             partitions=basis.partitions,
+            active=active,
             note=note,
         )
         every("progress", config.journal_progress_interval_ms, progress.sample)

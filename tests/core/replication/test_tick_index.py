@@ -110,6 +110,28 @@ def test_partition_whose_leadership_is_over_leaves_the_index() -> None:
     assert (len(index), s.partition.is_ticked) == (0, False)
 
 
+def test_what_was_unsettled_meanwhile_is_active_once() -> None:
+    """Also while a tick judges it, and when it was settled before the question; a past leadership is not."""
+    index = TickIndex()
+    s = S0(log_end=10, high_watermark=10, ticks=index)
+    s.f(2, 10, 200)
+    s.f(3, 10, 210)
+
+    assert index.active(()) == [s.partition]
+    settle(index, s, 300)
+    assert index.active(()) == [s.partition], "it was unsettled until now"
+    assert index.active(()) == []
+    s.append(11, 400)
+    assert index.active(index.take()) == [s.partition]
+    s.f(2, 11, 410)
+    s.f(3, 11, 410)
+    index.give_back(s.partition)
+    s.append(12, 420)
+    assert index.active(()) == [s.partition]
+    index.give_back(*index.take(), is_over=True)
+    assert index.active(()) == []
+
+
 def test_time_changes_nothing_in_a_partition_that_is_not_in_the_index() -> None:
     """After any events, a tick over a partition that the index leaves out has no effect, now or much later."""
     assert sum(walk(seed) for seed in range(60)) > 500

@@ -3,13 +3,14 @@
 One hard idea: a tick must cost in proportion to activity, not to the number of partitions. Where every member has
 everything and nothing waits above the watermark, passing time cannot change the ISR, so ticks skip the partition.
 Any event that unsettles a partition (above all an append) adds it here, once; a tick takes all partitions that were
-added, and keeps those that are not settled yet.
+added, and keeps those that are not settled yet. `active` tells others where something happened.
 
 Under the historic lag modes silence alone evicts, so every partition with followers in its ISR stays here.
 
 Invariant: a partition that is not in the index is settled.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 
@@ -26,10 +27,12 @@ class Ticked(Protocol):
 class TickIndex:
     """The unsettled partitions of one node."""
 
-    __slots__ = ("_unsettled",)
+    __slots__ = ("_settled", "_unsettled")
 
     def __init__(self) -> None:
         self._unsettled: list[Ticked] = []
+        # Those that were settled since `active` was called; None before its first call.
+        self._settled: dict[Ticked, None] | None = None
 
     def __len__(self) -> int:
         return len(self._unsettled)
@@ -50,6 +53,8 @@ class TickIndex:
         assert partition.is_ticked, f"{partition!r} was not taken from the index"
         if is_over or partition.is_settled:
             partition.is_ticked = False
+            if self._settled is not None and not is_over:
+                self._settled[partition] = None
         else:
             self._unsettled.append(partition)
 
@@ -57,6 +62,14 @@ class TickIndex:
         """Keep a partition, settled or not."""
         assert partition.is_ticked, f"{partition!r} was not taken from the index"
         self._unsettled.append(partition)
+
+    def active(self, taken: Iterable[Ticked]) -> list[Ticked]:
+        """Return each partition that was unsettled at any time since the last call, or is now at the first call.
+
+        `taken` are those that a tick has taken and not given back.
+        """
+        settled, self._settled = self._settled or (), {}
+        return list(dict.fromkeys((*settled, *taken, *self._unsettled)))
 
     def check_invariants(self) -> None:
         """Assert that each partition here knows that a tick will look at it."""
