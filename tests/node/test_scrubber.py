@@ -141,7 +141,7 @@ async def test_scrub_begins_when_it_is_switched_on(world: World) -> None:
     resources = [{"resource_type": 4, "resource_name": "", "configs": [change]}]
     await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
     await world.until(lambda: scrubber.checked_bytes)
-    await world.until(lambda: scrubber.oldest_check_age_ms < 1_000)
+    await world.until(lambda: scrubber.check_age_ms(world.partition()) < 1_000)
     await world.later(2)
 
     finished = world.partition().log.segments[:-1]

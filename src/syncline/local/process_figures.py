@@ -46,6 +46,8 @@ def _from_proc() -> tuple[int, int, float]:
 
 def _open_descriptors() -> int:
     try:
-        return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - one of them is the listing itself
+        # Since Linux 6.2 their number is the directory's size; a list of twenty thousand takes 10 ms.
+        count = os.stat("/proc/self/fd").st_size  # noqa: PTH116 - a Path would cost as much again
+        return count or len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - one of them is the listing itself
     except OSError:
         return 0

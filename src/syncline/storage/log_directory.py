@@ -421,15 +421,18 @@ class LogDirectory:
 
     def checkpoint_high_watermarks(self, *, later: bool = True) -> None:
         """Write all high watermarks."""
-        self._high_watermarks.write({key: log.high_watermark for key, log in self._kept()}, self.damaged, later=later)
+        marks = {key: log.high_watermark for key, log in self.logs.items() if log.log_end > 0}
+        self._high_watermarks.write(marks, self.damaged, later=later)
 
     def checkpoint_recovery_points(self, *, later: bool = True) -> None:
         """Write all recovery points."""
-        self._recovery_points.write({key: log.recovery_point for key, log in self._kept()}, self.damaged, later=later)
+        points = {key: log.recovery_point for key, log in self.logs.items() if log.log_end > 0}
+        self._recovery_points.write(points, self.damaged, later=later)
 
     def checkpoint_log_starts(self, *, later: bool = True) -> None:
         """Write the log starts that lie inside a segment; the others are in file names."""
-        starts = {key: log.log_start for key, log in self._kept() if log.log_start > log.first_base_offset}
+        inside = ((key, log) for key, log in self.logs.items() if log.log_start > log.first_base_offset)
+        starts = {key: log.log_start for key, log in inside if log.log_end > 0}
         self._log_starts.write(starts, self.damaged, later=later)
 
     def save_append_times(self) -> Iterator[None]:
@@ -443,10 +446,6 @@ class LogDirectory:
                     # What the disk refuses waits for the next time; after any other error they are lost.
                     self.written.has_times(key)
             yield
-
-    def _kept(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Return the logs that need entries in checkpoints; an empty new log does not."""
-        return [(key, log) for key, log in self.logs.items() if log.log_end > 0]
 
     def close(self, broker_epoch: int) -> None:
         """Stop cleanly: close the logs, write the checkpoints, then the mark; no mark if a log failed."""

@@ -76,9 +76,9 @@ class ScrubQueue:
         """Forget the logs that are not among `keys`."""
         self._checked_ms = {key: at_ms for key, at_ms in self._checked_ms.items() if key in keys}
 
-    def oldest_ms(self, keys: Iterable[TopicPartition], since_ms: int) -> int | None:
-        """Return when the log was checked whose last check is longest ago (`since_ms` if never), None without logs."""
-        return min((self._checked_ms.get(key, since_ms) for key in keys), default=None)
+    def checked_ms(self, key: TopicPartition) -> int | None:
+        """Return when the last check of a log ended, None if it was never checked."""
+        return self._checked_ms.get(key)
 
 
 class SegmentCheck(NamedTuple):

@@ -110,11 +110,12 @@ class Scrubber:
         if self._timer is not None:
             self._timer.cancel()
 
-    @property
-    def oldest_check_age_ms(self) -> int:
-        """How long ago the log was checked that waits longest, 0 without any; a log counts from this start on."""
-        oldest_ms = self._queue.oldest_ms(self._with_finished_segments(), self._began_ms)
-        return 0 if oldest_ms is None else self._clock.mono_ms() - oldest_ms
+    def check_age_ms(self, partition: Partition) -> int:
+        """Return how long ago a log was checked, or since when it could have been; 0 if there is nothing to check."""
+        if not _has_finished_segments(partition):
+            return 0
+        checked_ms = self._queue.checked_ms(partition.key)
+        return self._clock.mono_ms() - (self._began_ms if checked_ms is None else checked_ms)
 
     def _arm(self, delay_s: float) -> None:
         if self._configs.broker.log_scrub_bytes_per_second and not self._is_closed:
@@ -152,7 +153,7 @@ class Scrubber:
 
     def _with_finished_segments(self) -> Iterator[TopicPartition]:
         for key, partition in self._partitions.items():
-            if partition.log.segment_count > 1 and not partition.is_offline:
+            if _has_finished_segments(partition):
                 yield key
 
     def _turn_of(self, key: TopicPartition, log_: PartitionLog, segments: tuple[Segment, ...]) -> _Turn | None:
@@ -209,3 +210,7 @@ class Scrubber:
             }
             self._episodes.over("scrub-found-damage", self._broker_id, now_ms, now_ms, evidence, key)
         self._offline.damaged(key, f"the scrub found {damage}")
+
+
+def _has_finished_segments(partition: Partition) -> bool:
+    return partition.log.segment_count > 1 and not partition.is_offline

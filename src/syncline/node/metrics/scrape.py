@@ -101,12 +101,14 @@ class Scraper:
         broker = self._broker
         samples = PartitionSamples(page, broker.clock.mono_ms(), self._inflows)
         self._inflows.keep(broker.partitions)
+        scrubber, oldest_check_ms = broker.replicas.scrubber, 0
         for number, partition in enumerate(list(broker.partitions.values())):
             if number % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
                 await asyncio.sleep(0)
                 samples.now_ms = broker.clock.mono_ms()
             if broker.partitions.get(partition.key) is partition:
                 samples.write(partition)
+                oldest_check_ms = max(oldest_check_ms, scrubber.check_age_ms(partition))
         totals = samples.totals
         totals.check_invariants()
         page.add(table.PARTITION_COUNT, totals.partitions)
@@ -120,11 +122,10 @@ class Scraper:
         page.add(table.REFUSED_WRITES, writes.refused_total)
         page.add(table.ASIDE_LOGS, len(broker.logs.aside))
         page.add(table.ASIDE_BYTES, broker.logs.aside.size_bytes)
-        scrubber = broker.replicas.scrubber
         page.add(table.MENDED_LOGS, broker.replicas.mender.mended_count)
         page.add(table.SCRUBBED_BYTES, scrubber.checked_bytes)
         page.add(table.SCRUB_DAMAGED, scrubber.found_count)
-        page.add(table.SCRUB_OLDEST, scrubber.oldest_check_age_ms / 1000)
+        page.add(table.SCRUB_OLDEST, oldest_check_ms / 1000)
         page.add(table.PRODUCER_ID_COUNT, totals.producers)
         page.add(table.PENDING_FOLLOWER_FETCHES, broker.fetching.slow_reads.pending_count)
         page.add(table.PENDING_PROTECTED_REPLICAS, totals.protected)

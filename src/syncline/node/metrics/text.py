@@ -71,16 +71,19 @@ class Page:
         lines.append(f"{family.name}_sum {total}\n{family.name}_count {count}\n")
 
     def sections(self) -> Iterator[bytes]:
-        """Yield the page, one metric after the other, without metrics that have no samples.
+        """Yield the page, one metric after the other, without metrics that have no samples, and empty it.
 
-        A metric with very many samples comes in parts, each of which takes a millisecond or less.
+        A metric with very many samples comes in parts, each of which takes a millisecond or less. Its lines are freed
+        with it: a hundred thousand that go at once hold the loop for ten milliseconds.
         """
         for family in self._families:
-            if not self._lines[family.name]:
+            lines = self._lines[family.name]
+            if not lines:
                 continue
+            self._lines[family.name] = []
             part = [header(family)]
             size = 0
-            for line in self._lines[family.name]:
+            for line in lines:
                 part.append(line)
                 size += len(line)
                 if size >= SECTION_CHARS:
