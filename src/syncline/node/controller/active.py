@@ -21,11 +21,10 @@ from syncline.coordination.port import Batch, Coordination, Lease
 from syncline.core.cluster.broker_lifecycle import Registration, RegistrationAnswer, register
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.core.cluster.decision import Decision, Why
-from syncline.core.cluster.decision_events import events_of
 from syncline.core.cluster.demotions import Demotions
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.model.events import Election, Event
+from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.model.metadata import (
     CLUSTER_DEFAULTS,
@@ -40,8 +39,9 @@ from syncline.model.reasons import Reason
 from syncline.node.clock import Clock
 from syncline.node.controller.broker_watch import BrokerWatch
 from syncline.node.controller.cluster_ids import new_cluster_id, new_topic_id
-from syncline.node.controller.commits import Answered, Commits, Decide, Decided, ignore, refuse
+from syncline.node.controller.commits import Answered, Commits, Decide, ignore, refuse
 from syncline.node.controller.death_watch import DeathWatches
+from syncline.node.controller.decision_journal import DecisionJournal
 from syncline.node.controller.fencings import Fencings
 from syncline.node.controller.metadata_feed import MetadataFeed, PollAnswer
 from syncline.node.controller.private_messages import Poll, encode_no_news
@@ -78,14 +78,12 @@ class ActiveController:
         # Leaders that relinquished partitions (KIP-501); like sessions, only this controller knows them.
         self.demotions = Demotions()
         self.lease_epoch = lease.lease_epoch
-        # For the metrics: elections that may have lost records.
-        self.unclean_election_count = 0
         self.registrations = Registrations(loop)
         self._rng = rng
         self._coordination = coordination
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
-        self._on_event = on_event
+        self._journal = DecisionJournal(loop, clock, broker_id, on_event)
         self._on_deposed = on_deposed
         self._commits = Commits(
             loop,
@@ -93,7 +91,7 @@ class ActiveController:
             lease.image,
             lease.lease_epoch,
             on_moved=self._moved,
-            on_answered=self._journal,
+            on_answered=self._journal.committed,
             on_lease_lost=self.depose,
             check_invariants=check_invariants,
         )
@@ -169,6 +167,11 @@ class ActiveController:
     def new_topic_id(self) -> UUID:
         """Return the id of a topic to be created."""
         return new_topic_id(self._rng)
+
+    @property
+    def unclean_election_count(self) -> int:
+        """Return how many elections may have lost records."""
+        return self._journal.unclean_election_count
 
     def set_config(self, config: BrokerConfig) -> None:
         """Use this broker's configuration for what the cluster's metadata does not set."""
@@ -293,21 +296,6 @@ class ActiveController:
         self._broker_watch.committed(image.version)
         self._deaths.follow(image.brokers)
         self._feed.spread(image)
-
-    def _journal(self, done: Sequence[Decided]) -> None:
-        ts_ms = self.clock.wall_ms()
-        for decided in done:
-            for event in events_of(
-                decided.replaced,
-                decided.changes,
-                why=decided.why,
-                proposed_by_leader=decided.proposed_by_leader,
-                writer=self._broker_id,
-                ts_ms=ts_ms,
-            ):
-                if isinstance(event, Election) and not event.clean:
-                    self.unclean_election_count += 1
-                self._on_event(event)
 
     def _found_gone(self, record: BrokerRecord) -> None:
         if self.config.quick_bounce_enable:
