@@ -105,6 +105,7 @@ async def test_a_topic_that_goes_while_its_partitions_arrive_is_gone_everywhere(
         assert not [key for key in world.broker(broker_id).partitions if key.topic == "t"]
 
 
+@pytest.mark.interpreted
 @pytest.mark.brokers(3)
 async def test_a_broker_that_cannot_host_an_arriving_partition_for_a_fault_of_ours_ends(world: World) -> None:
     """Its roles would differ from the metadata."""
