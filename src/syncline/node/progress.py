@@ -29,7 +29,7 @@ class _Last(NamedTuple):
     """What the last sample of a partition said, and under which leadership."""
 
     leader: LeaderPartition
-    log_end: int
+    log_end: Offset
     size_bytes: int
 
 
@@ -112,16 +112,19 @@ class ProgressSampler:
         is_behind = any(follower.log_end != log_end for follower in leader.followers)
         if log_end == (0 if last is None else last.log_end) and not is_behind and key not in self._lagging:
             if last is None:
-                self._last[key] = _Last(leader, 0, 0)
+                self._last[key] = _Last(leader, Offset(0), 0)
             return
-        size_bytes = partition.log.size_bytes
-        inflow_records = NONE if last is None else log_end - last.log_end
-        inflow_bytes = NONE if last is None else max(0, size_bytes - last.size_bytes)
-        self._last[key] = _Last(leader, log_end, size_bytes)
         if is_behind:
             self._lagging[key] = None
         else:
             self._lagging.pop(key, None)
+        self._last[key] = now = _Last(leader, log_end, partition.log.size_bytes)
+        self._note_followers(partition, last, now)
+
+    def _note_followers(self, partition: Partition, last: _Last | None, now: _Last) -> None:
+        leader, log_end, size_bytes = now
+        inflow_records = NONE if last is None else log_end - last.log_end
+        inflow_bytes = NONE if last is None else max(0, size_bytes - last.size_bytes)
         now_ms, wall_ms = self._clock.mono_ms(), self._clock.wall_ms()
         for follower in leader.followers:
             caught_up_ms = follower.view().last_caught_up_ms
@@ -131,8 +134,8 @@ class ProgressSampler:
                 FollowerProgress(
                     ts_ms=wall_ms,
                     broker=self._broker_id,
-                    topic=key.topic,
-                    partition=key.partition,
+                    topic=partition.key.topic,
+                    partition=partition.key.partition,
                     leader_epoch=leader.leader_epoch,
                     follower=follower.broker_id,
                     log_end=log_end,
