@@ -199,6 +199,16 @@ def test_h03_a_healed_partition_is_listed_once() -> None:
     assert answer_all(opened(fetch(cache, 101, 4))) == []
 
 
+def test_a_partition_whose_reader_had_to_cut_is_listed_once_more() -> None:
+    """The reader takes no watermark of a row with a diverging epoch, and nothing else would tell it later."""
+    cache = make_cache()
+    first = opened(fetch(cache, 0, 0, ["t-0"]))
+
+    assert answer_all(first, mark=10, is_notable=True) == ["t-0"]
+    assert answer_all(opened(fetch(cache, 101, 1, ["t-0"])), mark=10) == ["t-0"]
+    assert answer_all(opened(fetch(cache, 101, 2, ["t-0"])), mark=10) == []
+
+
 def test_h06_served_partitions_go_to_the_end() -> None:
     """Room for one of three: p0 at creation, then p0, p1, p2, p0."""
     cache = make_cache()

@@ -452,8 +452,8 @@ class FetchContext:
         """Record what the answer has for `entry`; return whether its row belongs in the answer.
 
         `is_notable`: the row names a diverging epoch or a preferred replica. `at_bound`: the reader has all
-        that its isolation shows. After an error the remembered watermark is void, so that a healed
-        partition is listed once.
+        that its isolation shows. After an error, and after a notable row, of which no reader takes the watermark, the
+        remembered one is void: the partition is listed once more when it is healed, or cut.
         """
         if error:
             entry.sent_high_watermark = _NEVER_SENT
@@ -464,7 +464,7 @@ class FetchContext:
             or high_watermark != entry.sent_high_watermark
             or log_start != entry.sent_log_start
         )
-        entry.sent_high_watermark = high_watermark
+        entry.sent_high_watermark = _NEVER_SENT if is_notable else high_watermark
         entry.sent_log_start = log_start
         if at_bound and not is_notable and entry.change_count == entry.looked_change_count:
             self.session.make_quiet(entry)
