@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
+.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -123,9 +123,15 @@ spark-kills: $(VENV)/.dev ## SIGKILL driver, workers and brokers at 20 points of
 spark-sink-live: $(VENV)/.dev ## the sink's tests against Apache Kafka, with transactions (needs Java and Maven; a minute)
 	@$(BIN)/python -m tests.pipeline.sink.live $(ARGS)
 
+# The names of all modules: newer if one is gone, too.
+.work/modules: FORCE
+	@mkdir -p .work && find src -name '*.py' | sort > $@.now && (cmp -s $@.now $@ || cp $@.now $@); rm $@.now
+
+FORCE:
+
 # Sources and compiled modules as they are installed; PYTHONPATH puts them before those of the working tree.
-.work/compiled/.built: setup.py pyproject.toml $(shell find src -name '*.py' 2>/dev/null) $(VENV)/.dev
-	@echo "compiling (some 4 minutes)"
+.work/compiled/.built: setup.py pyproject.toml $(shell find src -name '*.py' 2>/dev/null) .work/modules $(VENV)/.dev
+	@echo "compiling (some 5 minutes)"
 	@rm -rf .work/compiled build
 	@SYNCLINE_COMPILE=1 $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target .work/compiled .
 	@touch $@
@@ -138,9 +144,9 @@ bench-compiled: .work/compiled/.built ## processor time per request of the compi
 	$(BIN)/python -m benchmarks.compare HEAD --to .work/compiled
 	$(BIN)/python -m benchmarks.compiled_build .work/compiled --write $(ARGS)
 
-wheels: $(VENV)/.dev ## a compiled wheel for this Python and platform into dist/ (needs a C compiler; 4 minutes)
+wheels: $(VENV)/.dev ## a compiled wheel for this Python and platform into dist/ (needs a C compiler; 5 minutes)
 	SYNCLINE_COMPILE=1 $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
 
 clean: ## remove what was built
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build dist .work/compiled .work/modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -47,8 +47,13 @@ def compare_traces(seeds: str) -> bool:
         _say(f"{name}: {len(interpreted)} traces, {len(differing)} of {len(compiled)} differ")
         for line in differing:
             _say(f"  {line}")
-        is_same &= bool(interpreted) and not differing and len(interpreted) == len(compiled)
+        is_same &= not differing and len(interpreted) == len(compiled) == _count(seeds)
     return is_same
+
+
+def _count(seeds: str) -> int:
+    first, _, last = seeds.partition("..")
+    return int(last or first) - int(first) + 1
 
 
 def main() -> int:
