@@ -31,6 +31,22 @@ def watch(world: World, look: Callable[[], None]) -> None:
     arriving._on_hosted = looked
 
 
+class Slowly:
+    """A loop whose turns are a fifth of a second apart."""
+
+    def __init__(self, world: World) -> None:
+        self.loop = world.loop
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        """Call back in a fifth of a second."""
+        return self.loop.call_later(0.2, callback)
+
+
+def slow_down(world: World) -> None:
+    """Let time pass between the slices of the second broker: other things happen meanwhile."""
+    world.broker(2)._images._arriving._loop = Slowly(world)  # type: ignore[assignment]
+
+
 @pytest.mark.brokers(3)
 async def test_many_new_partitions_are_hosted_in_slices(world: World) -> None:
     """No callback hosts more than a slice, and at the end each broker has all of them, in the image's roles."""
@@ -61,20 +77,75 @@ async def test_few_new_partitions_are_hosted_with_their_image(world: World) -> N
         assert sum(key.topic == "t" for key in world.broker(broker_id).partitions) == PARTITIONS_PER_SLICE
 
 
+@pytest.mark.interpreted
 @pytest.mark.brokers(3)
 async def test_the_next_image_waits_for_partitions_that_arrive(world: World) -> None:
-    """The broker polls for no newer metadata, and reports none as applied, while partitions are missing."""
-    stream = world.broker(2).controller._stream
-    before = stream.applied_version
-    seen = []
-    watch(world, lambda: seen.append((hosted(world) < MANY, stream.applied_version < stream.image.version)))
-    watch(world, stream.poll)
+    """While partitions are missing, the broker takes no newer metadata, and reports none as applied."""
+    slow_down(world)
+    channel = world.broker(2).controller
+    before = channel._stream.applied_version
     await world.topic(partitions=MANY, replicas=(1, 2, 3))
-    await world.topic("u", replicas=(1, 2, 3))
+    await world.until(lambda: hosted(world))
+    created = asyncio.ensure_future(world.topic("u", replicas=(1, 2, 3)))
+    await world.until(lambda: "u" in world.broker(1).image.topics)
+    for _ in range(3):
+        world.call(2, channel._stream.poll)
+        await world.later(0.2)
+        assert 0 < hosted(world) < MANY
+        assert "u" not in world.broker(2).image.topics
+        assert channel.membership._heartbeat().current_metadata_offset == before
+    await created
 
-    # The last look is within the last slice.
-    assert seen == [*[(True, True)] * (MANY // PARTITIONS_PER_SLICE), (False, True)]
-    assert stream.image.version == stream.applied_version > before
+    assert hosted(world) == MANY
+    assert channel.membership._heartbeat().current_metadata_offset == world.broker(2).image.version > before
+
+
+@pytest.mark.interpreted
+@pytest.mark.brokers(3)
+async def test_a_controller_that_dies_meanwhile_is_followed_when_all_have_arrived(world: World) -> None:
+    """The new stream of metadata asks once, after the last partition."""
+    slow_down(world)
+    await world.topic(partitions=MANY, replicas=(1, 2, 3))
+    await world.until(lambda: hosted(world))
+    controller = next(each for each in (1, 2, 3) if world.broker(each).controller.active is not None)
+    if controller == 2:
+        world.broker(2).controller.link.close()
+    else:
+        world.kill(controller)
+    await world.until(lambda: hosted(world) == MANY)
+    await world.topic("u", replicas=(2,))
+
+    assert "u" in world.broker(2).image.topics
+
+
+@pytest.mark.interpreted
+@pytest.mark.brokers(3)
+async def test_a_broker_that_stops_meanwhile_hosts_no_more(world: World) -> None:
+    """Its logs are closed."""
+    slow_down(world)
+    await world.topic(partitions=MANY, replicas=(1, 2, 3))
+    await world.until(lambda: hosted(world))
+    broker = world.broker(2)
+    world.call(2, broker._images.close)
+    count = hosted(world)
+    await world.later(2)
+
+    assert hosted(world) == count < MANY
+
+
+@pytest.mark.interpreted
+@pytest.mark.brokers(4, page_cache_leader_budget_bytes=1 << 20)
+async def test_only_own_partitions_arrive_and_share_what_is_for_all(world: World) -> None:
+    """Those of other brokers take no slice; the budget of page cache is for the leaders of all slices together."""
+    sizes: list[int] = []
+    watch(world, lambda: sizes.append(hosted(world)))
+    await world.topic(partitions=MANY, replicas=(1, 2))
+    await world.until(lambda: len(sizes) > 1 and not len(world.broker(2)._images._arriving))
+    led = [each for each in world.broker(2).partitions.values() if each.is_leader]
+
+    assert sizes[-1] == hosted(world) < MANY * 3 / 4
+    assert len(sizes) == -(-hosted(world) // PARTITIONS_PER_SLICE)
+    assert {each.log.keep_cached_bytes for each in led} == {(1 << 20) // len(led)}
 
 
 @pytest.mark.brokers(3)
@@ -91,15 +162,17 @@ async def test_a_broker_that_starts_serves_when_all_its_partitions_are_hosted(wo
     )
 
 
+@pytest.mark.interpreted
 @pytest.mark.brokers(3)
 async def test_a_topic_that_goes_while_its_partitions_arrive_is_gone_everywhere(world: World) -> None:
     """The deletion comes with the next image, after the last partition was hosted."""
-    deletions = []
-    watch(world, lambda: deletions or deletions.append(asyncio.ensure_future(world.delete_topic("t"))))
-    created = asyncio.ensure_future(world.topic(partitions=MANY, replicas=(1, 2, 3)))
-    await world.until(lambda: deletions)
-    await deletions[0]
-    created.cancel()
+    slow_down(world)
+    await world.topic(partitions=MANY, replicas=(1, 2, 3))
+    await world.until(lambda: hosted(world))
+    deleted = asyncio.ensure_future(world.delete_topic("t"))
+    await world.until(lambda: "t" not in world.broker(1).image.topics)
+    assert 0 < hosted(world) < MANY
+    await deleted
 
     for broker_id in (1, 2, 3):
         assert not [key for key in world.broker(broker_id).partitions if key.topic == "t"]

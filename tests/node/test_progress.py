@@ -137,6 +137,23 @@ async def test_a_partition_that_was_led_elsewhere_meanwhile_has_no_inflow(world:
 
 
 @sampled
+async def test_a_leadership_that_came_back_is_sampled_once(world: World) -> None:
+    """The next tick has not judged the past one yet, and a follower lags under the present one."""
+    await world.topic(replicas=(1, 2))
+    sampler = sampler_of(world)
+    client = await world.client()
+    await client.produce("t", batch())
+    samples(world, sampler)
+    world.call(1, world.partition().resign)
+    world.call(1, world.partition().lead, world.broker().image.partition("t", 0), world.broker().clock.mono_ms())
+    world.kill(2)
+    await client.produce("t", batch(3), acks=1)
+
+    assert [(each.log_end, each.inflow_records) for each in samples(world, sampler)] == [(4, NONE)]
+    assert [(each.log_end, each.inflow_records) for each in samples(world, sampler)] == [(4, 0)]
+
+
+@sampled
 async def test_sampling_many_partitions_is_divided_into_steps_and_quiet_ones_are_not_looked_at(world: World) -> None:
     """Ten thousand partitions take too long for one callback, and too long for every second."""
     await world.topic(partitions=100, replicas=(1, 2))

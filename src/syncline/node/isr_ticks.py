@@ -82,7 +82,14 @@ class IsrTicks:
 
     def active(self) -> Iterator[Partition]:
         """Return each led partition to which something happened since the last call; see `TickIndex.active`."""
-        return (_of(each)[1] for each in self.unsettled.active(self._left))
+        return self._led(self.unsettled.active(self._left))
+
+    def _led(self, ticked: list[Ticked]) -> Iterator[Partition]:
+        for each in ticked:
+            leader, partition = _of(each)
+            # Of a past leadership, the partition comes again with the present one, if there is one.
+            if partition.leader is leader:
+                yield partition
 
     def tick(self) -> None:
         """Begin a tick; skip it if the last one has not finished."""

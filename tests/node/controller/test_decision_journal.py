@@ -51,3 +51,23 @@ async def _noted_in_slices() -> None:
         (name, number) for name, count in (("small", 3), ("large", MANY), ("later", 2)) for number in range(count)
     ]
     assert journal.unclean_election_count == 0
+
+
+def test_events_that_cannot_be_noted_do_not_keep_others_out_of_the_journal() -> None:
+    """The fault is logged; the other decisions' events follow."""
+    asyncio.run(_noted_in_spite_of_a_fault())
+
+
+async def _noted_in_spite_of_a_fault() -> None:
+    noted: list[Event] = []
+
+    def note(event: Event) -> None:
+        if places([event]) == [("bad", 1)]:
+            raise ValueError("planted")
+        noted.append(event)
+
+    journal = DecisionJournal(asyncio.get_running_loop(), SystemClock(), BrokerId(1), note)
+    journal.committed([created("bad", 3, 1), created("good", 2, 2)])
+    journal.committed([created("later", 1, 3)])
+
+    assert places(noted) == [("bad", 0), ("good", 0), ("good", 1), ("later", 0)]

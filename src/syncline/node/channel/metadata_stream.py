@@ -13,6 +13,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
 from syncline.model.metadata_delta import MetadataDelta, difference
 from syncline.node.channel.link import ControllerLink
+from syncline.node.channel.states import LinkState
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news, encode_poll
 from syncline.wire.api import ApiKey
 
@@ -33,10 +34,10 @@ class MetadataStream:
         self._on_applied = on_applied
 
     def poll(self) -> None:
-        """Ask for the changes after the image, once it is applied."""
+        """Ask for the changes after the image, once it is applied and this broker is registered."""
         link = self._link
         stream = link.stream
-        if stream is None or self.applied_version != self.image.version:
+        if stream is None or link.state is not LinkState.REGISTERED or self.applied_version != self.image.version:
             return
         poll = Poll(link.broker_id, link.broker_epoch, self.image.version)
 

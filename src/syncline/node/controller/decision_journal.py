@@ -5,6 +5,7 @@ forty milliseconds.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -14,6 +15,8 @@ from syncline.model.events import Election, Event
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock
 from syncline.node.controller.commits import Decided
+
+log = logging.getLogger("syncline.controller")
 
 # Events made and noted in one turn of the loop: takes 1 to 2 ms.
 SLICE: Final = 250
@@ -31,12 +34,12 @@ class DecisionJournal:
         self._on_event = on_event
         # The events of committed decisions that are still to be noted.
         self._waiting: deque[Iterator[Event]] = deque()
+        self._is_busy = False
         # For the metrics: elections that may have lost records.
         self.unclean_election_count = 0
 
     def committed(self, done: Sequence[Decided]) -> None:
         """Note the events of decisions, now or in the next turns of the loop."""
-        is_first = not self._waiting
         ts_ms = self._clock.wall_ms()
         for decided in done:
             self._waiting.append(
@@ -49,19 +52,29 @@ class DecisionJournal:
                     ts_ms=ts_ms,
                 )
             )
-        if is_first:
+        if not self._is_busy:
             self._slice()
 
     def _slice(self) -> None:
+        self._is_busy = True
         left = SLICE
         while self._waiting and left:
-            event = next(self._waiting[0], None)
-            if event is None:
-                self._waiting.popleft()
-                continue
             left -= 1
-            if isinstance(event, Election) and not event.clean:
-                self.unclean_election_count += 1
-            self._on_event(event)
-        if self._waiting:
+            try:
+                self._note_next()
+            except Exception:
+                # The events of other decisions follow.
+                log.exception("events of a decision are missing in the journal")
+                self._waiting.popleft()
+        self._is_busy = bool(self._waiting)
+        if self._is_busy:
             self._loop.call_soon(self._slice)
+
+    def _note_next(self) -> None:
+        event = next(self._waiting[0], None)
+        if event is None:
+            self._waiting.popleft()
+            return
+        if isinstance(event, Election) and not event.clean:
+            self.unclean_election_count += 1
+        self._on_event(event)

@@ -1,4 +1,4 @@
-"""Arriving partitions: those that an image gives to a broker which does not host them yet, hosted in slices.
+"""Arriving partitions: those that an image assigns to a broker which does not host them yet, hosted in slices.
 
 To create a replica takes some 50 µs, so a topic of ten thousand partitions would hold the loop for a third of a
 second. Until its turn comes, such a partition is one that the broker has not heard of: clients and followers try again.
@@ -37,7 +37,7 @@ class ArrivingPartitions:
         self._on_hosted = on_hosted
         self._waiting: dict[TopicPartition, None] = {}
         self._finished: Callable[[], None] | None = None
-        self._handle: asyncio.Handle | None = None
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,15 +47,15 @@ class ArrivingPartitions:
         assert self._finished is None, f"{len(self)} partitions of an earlier image are not hosted yet"
         self._waiting = dict.fromkeys(keys)
         self._finished = finished
-        self._handle = self._loop.call_soon(self._slice)
+        self._loop.call_soon(self._slice)
 
     def close(self) -> None:
         """Host no more: the broker is stopping."""
-        if self._handle is not None:
-            self._handle.cancel()
+        self._is_closed = True
 
     def _slice(self) -> None:
-        self._handle = None
+        if self._is_closed:
+            return
         began_ms = self._holds.now_ms()
         count = 0
         while self._waiting and count < PARTITIONS_PER_SLICE and self._holds.look_ms() - began_ms < SLICE_MS:
@@ -66,7 +66,7 @@ class ArrivingPartitions:
             count += 1
         self._on_hosted()
         if self._waiting:
-            self._handle = self._loop.call_soon(self._slice)
+            self._loop.call_soon(self._slice)
         else:
             finished, self._finished = self._finished, None
             assert finished is not None, "it is called once, at the end"

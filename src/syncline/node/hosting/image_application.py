@@ -10,13 +10,13 @@ they follow in slices, and the next image waits for them.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import MetadataImage, ResourceType, Topic, directory_id
+from syncline.model.metadata import BrokerRecord, MetadataImage, ResourceType, Topic, directory_id
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
@@ -121,7 +121,7 @@ class ImageApplication:
             self._on_unfit(f"metadata version {version} could not be applied: {error!r}")
             raise
 
-    def _apply(self, new: MetadataImage, delta: MetadataDelta) -> Sequence[TopicPartition]:
+    def _apply(self, new: MetadataImage, delta: MetadataDelta) -> Collection[TopicPartition]:
         """Apply an image, but for the partitions that are returned."""
         self._cluster.replace(new)
         now_ms = self._clock.mono_ms()
@@ -133,7 +133,7 @@ class ImageApplication:
         self.throttles.apply(new, delta, self._configs)
         arriving = self._many_new(delta)
         for key in delta.partitions:
-            if not arriving or key in self._partitions:
+            if key not in arriving:
                 self._assign(key, now_ms)
         self._replicas.sync_deletions()
         for leader_id in moved_leaders:
@@ -153,16 +153,21 @@ class ImageApplication:
 
     # Many new partitions.
 
-    def _many_new(self, delta: MetadataDelta) -> Sequence[TopicPartition]:
-        """Return the partitions that the broker does not host, if they are too many to be hosted at once."""
+    def _many_new(self, delta: MetadataDelta) -> Collection[TopicPartition]:
+        """Return the partitions of this broker that it does not host, if they are too many to be hosted at once."""
         if len(delta.partitions) <= PARTITIONS_PER_SLICE:
             return ()
-        new = [key for key in delta.partitions if key not in self._partitions]
+        is_assigned = self._replicas.is_assigned
+        new = {key: None for key in delta.partitions if key not in self._partitions and is_assigned(key)}
         return new if len(new) > PARTITIONS_PER_SLICE else ()
 
     def _host_arriving(self, key: TopicPartition) -> None:
         with self._unfit_if_failed():
-            self._assign(key, self._clock.mono_ms())
+            now_ms = self._clock.mono_ms()
+            self._assign(key, now_ms)
+            partition = self._partitions.get(key)
+            if partition is not None and (failing := self._failing()):
+                self._brokers_changed_for(partition, failing, now_ms)
 
     def _some_hosted(self) -> None:
         with self._unfit_if_failed():
@@ -209,15 +214,21 @@ class ImageApplication:
 
     def _brokers_changed(self, now_ms: int) -> None:
         self._low_watermarks.brokers_changed()
-        image = self._cluster.image
-        failing = [record for record in image.brokers.values() if record.failed]
-        for key, partition in self._partitions.items():
-            if partition.leader is not None:
-                failed: list[BrokerId] = []
-                if failing:
-                    replica = directory_id(image.topics[key.topic].topic_id, key.partition).hex
-                    failed = [record.broker_id for record in failing if replica in record.failed]
-                partition.perform(partition.leader.brokers_changed(now_ms, failed))
+        failing = self._failing()
+        for partition in self._partitions.values():
+            self._brokers_changed_for(partition, failing, now_ms)
+
+    def _failing(self) -> list[BrokerRecord]:
+        """Return the brokers that cannot serve some of their replicas."""
+        return [record for record in self._cluster.image.brokers.values() if record.failed]
+
+    def _brokers_changed_for(self, partition: Partition, failing: Sequence[BrokerRecord], now_ms: int) -> None:
+        if partition.leader is not None:
+            failed: list[BrokerId] = []
+            if failing:
+                replica = directory_id(partition.topic_id, partition.key.partition).hex
+                failed = [record.broker_id for record in failing if replica in record.failed]
+            partition.perform(partition.leader.brokers_changed(now_ms, failed))
 
     # Configurations.
 
