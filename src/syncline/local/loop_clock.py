@@ -6,9 +6,9 @@ shorter. What it can answer for is the processor time of its process, all thread
 may keep the loop waiting. Waiting for the disk is not in it either; slow writes are observed by themselves
 (`node.disk_watch`).
 
-To read that takes a microsecond at best, and fifty where processors are busy: once per millisecond would be a
-twentieth of what a busy broker computes. So it is read when a callback begins, at most once in four milliseconds: the
-work of a callback may include up to three milliseconds of what was done before it. Looks within one are without it.
+To read that takes a microsecond at best, and fifty where processors are busy. So it is read when a callback begins, at
+most once per millisecond: the work of a callback includes what was done in the same millisecond, but before it. Looks
+within a callback are without it.
 
 Units: ms, rounded down.
 """
@@ -19,13 +19,10 @@ from typing import Final
 
 from syncline.node.clock import SystemClock
 
-# The processor time is read once in so many milliseconds, and known for so many milliseconds back; powers of two.
-EVERY_MS: Final = 4
-REMEMBERED_MS: Final = 1 << 10
+# For how many milliseconds back the work is known; a power of two.
+REMEMBERED: Final = 1 << 10
 _NS: Final = 1_000_000
-_SHIFT: Final = EVERY_MS.bit_length() - 1
-_ROWS: Final = REMEMBERED_MS // EVERY_MS
-_MASK: Final = _ROWS - 1
+_MASK: Final = REMEMBERED - 1
 
 
 class LoopClock(SystemClock):
@@ -33,11 +30,10 @@ class LoopClock(SystemClock):
 
     def __init__(self) -> None:
         super().__init__()
-        # By the lowest bits of a time in units of four milliseconds: the last such time of a first look, and the
-        # processor time used until then.
-        self._looked = array("q", [-1]) * _ROWS
-        self._used_ns = array("q", [0]) * _ROWS
-        self._last = -1
+        # By the lowest bits of a time: the last such time of a first look, and the processor time used until then.
+        self._looked_ms = array("q", [-1]) * REMEMBERED
+        self._used_ns = array("q", [0]) * REMEMBERED
+        self._last_ms = -1
 
     def look_ms(self) -> int:
         """Return milliseconds of the monotonic clock within a callback, of which nobody asks for the work since."""
@@ -47,20 +43,15 @@ class LoopClock(SystemClock):
         """Return milliseconds of the monotonic clock, as a callback begins."""
         # As that of `SystemClock`, in line: each request asks.
         now_ms = time.monotonic_ns() // _NS
-        now = now_ms >> _SHIFT
-        if now != self._last:
-            self._last = self._looked[now & _MASK] = now
-            self._used_ns[now & _MASK] = time.process_time_ns()
+        if now_ms != self._last_ms:
+            self._last_ms = self._looked_ms[now_ms & _MASK] = now_ms
+            self._used_ns[now_ms & _MASK] = time.process_time_ns()
         return now_ms
 
     def worked_ms(self, since_ms: int) -> int | None:
-        """Return how much processor time this process has used since a look at the clock; None for old looks.
-
-        It may include what was used in the 3 ms before the look.
-        """
-        since = since_ms >> _SHIFT
-        if self._looked[since & _MASK] != since:
+        """Return how much processor time this process has used since a look at the clock; None for old looks."""
+        if self._looked_ms[since_ms & _MASK] != since_ms:
             return None
-        used_ns = time.process_time_ns() - self._used_ns[since & _MASK]
+        used_ns = time.process_time_ns() - self._used_ns[since_ms & _MASK]
         assert used_ns >= 0, f"the processor time went back by {-used_ns} ns"
         return used_ns // _NS
