@@ -23,9 +23,12 @@ def feed(parser: FrameParser, data: bytes, sizes: list[int]) -> list[bytes]:
         room = parser.get_buffer(-1)
         piece = data[position : position + min(sizes[min(turn, len(sizes) - 1)], len(room))]
         room[: len(piece)] = piece
-        parser.buffer_updated(len(piece))
+        may_end_a_frame = parser.buffer_updated(len(piece))
         position += len(piece)
         turn += 1
+        if not may_end_a_frame:
+            parser.check_invariants()
+            continue
         while (frame := parser.next_frame()) is not None:
             frames.append(bytes(frame))
         parser.keep()
@@ -63,6 +66,79 @@ def test_large_frame_lies_contiguous_and_reads_stop_at_its_end() -> None:
     parser.keep()
     assert len(parser.get_buffer(-1)) == len(data) - len(room)
     assert parser.pending_bytes == len(room)
+
+
+def test_reads_within_a_large_frame_need_no_look() -> None:
+    """Guards: a batch of a megabyte comes in several reads, and each was handled as if it might end a request."""
+    parser = FrameParser(LIMIT)
+    data = framed(b"x" * 1_000_000, b"y")
+    position, looks = 0, []
+    while position < len(data):
+        room = parser.get_buffer(-1)
+        piece = data[position : position + min(100_000, len(room))]
+        room[: len(piece)] = piece
+        position += len(piece)
+        looks.append(parser.buffer_updated(len(piece)))
+        if looks[-1]:
+            while parser.next_frame() is not None:
+                pass
+            parser.keep()
+        parser.check_invariants()
+
+    assert looks == [True, *[False] * 9, True, True]
+
+
+def test_each_read_of_a_frame_in_mapped_pages_is_counted() -> None:
+    """Of such a buffer, what was written counts as held, while it is being filled."""
+    changes: list[int] = []
+    parser = FrameParser(64 << 20, count=changes.append)
+    data = framed(b"x" * (32 << 20))
+    position = 0
+    while position < len(data):
+        room = parser.get_buffer(-1)
+        piece = data[position : position + min(READ_BYTES, len(room))]
+        room[: len(piece)] = piece
+        position += len(piece)
+        if parser.buffer_updated(len(piece)):
+            parser.next_frame()
+            parser.keep()
+        assert sum(changes) == parser.held_bytes <= max(position, KEEP_BYTES_MAX)
+
+
+def test_frames_that_a_paused_reader_keeps_are_seen_at_the_next_read() -> None:
+    """Guards: two whole frames were kept, and what came behind them was taken for a piece of a large one."""
+    parser = FrameParser(LIMIT)
+    data = framed(b"x" * 40_000, b"y" * 40_000, b"z" * 200_000)
+    position, looks = 0, []
+    while position < len(data):
+        room = parser.get_buffer(-1)
+        piece = data[position : position + min(30_000, len(room))]
+        room[: len(piece)] = piece
+        position += len(piece)
+        looks.append(parser.buffer_updated(len(piece)))
+        # Nothing is taken: the reader has paused, and bytes that were on their way still come.
+        parser.keep()
+        parser.check_invariants()
+
+    assert all(looks)
+    assert [len(frame) for frame in iter(parser.next_frame, None)] == [40_000, 40_000, 200_000]
+
+
+def test_a_cleared_parser_expects_no_frame() -> None:
+    """What a connection that is closed still gets is no piece of what it was getting."""
+    parser = FrameParser(LIMIT)
+    piece = framed(b"x" * 1_000_000)[:READ_BYTES]
+    room = parser.get_buffer(-1)
+    room[: len(piece)] = piece
+    parser.buffer_updated(len(piece))
+    parser.keep()
+    parser.get_buffer(-1)[:1] = b"x"
+    assert not parser.buffer_updated(1)
+    parser.clear()
+
+    parser.get_buffer(-1)[:5] = framed(b"a")
+    assert parser.buffer_updated(5)
+    assert parser.next_frame() == b"a"
 
 
 def test_large_frames_in_a_row_reuse_the_buffer() -> None:

@@ -146,8 +146,9 @@ class PeerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every complete frame received so far."""
         frames, holds = self._frames, self._holds
+        if not frames.buffer_updated(nbytes):
+            return
         began_ms = holds.now_ms() if holds is not None else 0
-        frames.buffer_updated(nbytes)
         try:
             while (frame := frames.next_frame()) is not None:
                 correlation_id = correlation_id_of(frame)

@@ -85,6 +85,7 @@ class FrameParser:
         "_count",
         "_end",
         "_frame_bytes_max",
+        "_frame_end",
         "_held_bytes",
         "_is_admitted",
         "_is_lent",
@@ -120,6 +121,8 @@ class FrameParser:
         self._start = self._end = 0
         # Where the room that `keep` made in the own buffer ends.
         self._room_end = 0
+        # Before so much of a large frame has arrived, nothing can be done with it; 0: any byte may be the last.
+        self._frame_end = 0
         # Whether the header of the large frame being filled was admitted.
         self._is_admitted = False
         # Whether a handler uses the last frame, so that all bytes stay where they are.
@@ -176,13 +179,17 @@ class FrameParser:
         self._view = self._scratch.view
         return self._view
 
-    def buffer_updated(self, received_bytes: int) -> None:
-        """Count bytes that the transport wrote into the room that it got last."""
+    def buffer_updated(self, received_bytes: int) -> bool:
+        """Count bytes that the transport wrote into the room that it got last.
+
+        Returns False if they surely end no frame; then there is nothing to handle, and nothing for `keep` to do.
+        """
         if self._rest:
             self._end = len(self._rest)
             self._rest = b""
         self._end += received_bytes
         assert self._end <= len(self._view), "more was received than there was room for"
+        return self._end >= self._frame_end
 
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame without its size, or None until more bytes arrive.
@@ -218,6 +225,7 @@ class FrameParser:
         Raises `DecodeError` if a large frame is refused.
         """
         self._is_lent = False
+        self._frame_end = 0
         pending = self._end - self._start
         if not pending and not self._held_bytes:
             return
@@ -229,6 +237,11 @@ class FrameParser:
             else:
                 # A paused reader may have left whole frames behind; there must still be room for other bytes.
                 self._make_room(pending, granted if granted > pending else pending + READ_BYTES)
+                # Of mapped pages, each read is counted.
+                if granted > pending and self._own is not None and len(self._own) <= ALLOCATED_BYTES_MAX:
+                    # A frame that gets its room in two steps gets the second when half of the first is filled.
+                    first = self._room_end if pending >= KEEP_BYTES_MAX // 2 else self._start + KEEP_BYTES_MAX // 2
+                    self._frame_end = min(self._room_end, first)
         own = self._own
         if own is not None and self._start == self._end and len(own) > KEEP_BYTES_MAX:
             self._drop_own()
@@ -250,7 +263,7 @@ class FrameParser:
     def clear(self) -> None:
         """Free everything: the connection is closed."""
         self._rest = b""
-        self._start = self._end = 0
+        self._start = self._end = self._frame_end = 0
         self._drop_own()
         self._recount()
 
