@@ -6,6 +6,7 @@ import gc
 import os
 import queue
 import resource
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,8 +16,9 @@ from typing import Any
 import pytest
 
 from syncline.storage.disk import BrokenFileError, Disk, Residency
-from syncline.storage.real_disk import RealDisk, RealFile
+from syncline.storage.real_disk import HOT_TAIL_BYTES, RealDisk, RealFile
 from syncline.storage.resident_pages import UNKNOWN, ResidentPages
+from syncline.storage.uncleared import uncleared
 from tests.patience import until
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.recording_disk import RecordingDisk
@@ -165,6 +167,71 @@ def test_old_bytes_are_read_without_waiting_when_they_are_cached(real_disk: Real
 
     if found is not None:
         assert bytes(found) == real_disk.read_file(path)[5:50_005]
+
+
+def test_what_lies_before_the_hot_tail_is_read_with_the_flag(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is being brought in counts as in memory, and a read without the flag would wait for it.
+
+    Not even what this process has written is sure to be in memory still: the kernel may have taken it back.
+    """
+    contents = os.urandom(HOT_TAIL_BYTES + 50_000)
+    file = real_disk.open(str(tmp_path / "x"), create=True)
+    file.append([contents])
+    with_flag: list[int] = []
+    preadv = os.preadv
+
+    def noted(descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
+        with_flag.append(flags)
+        return preadv(descriptor, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", noted)
+    assert file.read_resident(HOT_TAIL_BYTES, 20_000) == contents[HOT_TAIL_BYTES : HOT_TAIL_BYTES + 20_000]
+    assert not with_flag
+    found = file.read_resident(5, 20_000)
+
+    assert found in (contents[5:20_005], None)
+    assert with_flag == [os.RWF_NOWAIT]
+
+
+def test_room_that_was_not_cleared_has_its_size() -> None:
+    """It is an ordinary bytearray, for any size."""
+    for size in (0, 1, 100, 1 << 20):
+        room = uncleared(size)
+        room[:] = bytes(size)
+        assert room == bytes(size)
+        assert type(room) is bytearray
+
+
+@pytest.mark.skipif(_cachestat_is_missing(), reason="the kernel does not say what is in memory")
+def test_threads_that_ask_at_once_get_their_own_answers(tmp_path: Path) -> None:
+    """The room for an answer is used again, by one thread at a time."""
+    paths = [tmp_path / str(number) for number in range(4)]
+    pages, wrong = ResidentPages(), []
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes(4_096 * (1 + number)))
+
+    def ask(number: int) -> None:
+        with paths[number].open("rb") as file:
+            size = 4_096 * (1 + number)
+            wrong.extend(
+                found for _ in range(3_000) if (found := pages.bytes_in_memory(file.fileno(), 0, size + 4_096)) != size
+            )
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert not wrong
+    assert len(pages._questions) <= 4
 
 
 def test_read_says_what_was_in_memory_before_it_and_brings_in_the_next(

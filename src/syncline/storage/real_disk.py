@@ -33,6 +33,7 @@ from syncline.records.buffers import Buffer
 from syncline.storage.disk import UNMEASURED, BrokenFileError, Residency
 from syncline.storage.page_cache import PageCacheRecycler, Ranges
 from syncline.storage.resident_pages import UNKNOWN, ResidentPages
+from syncline.storage.uncleared import uncleared
 from syncline.storage.workers import CallSoon, WorkerPool
 
 Result = TypeVar("Result")
@@ -273,7 +274,8 @@ class RealFile:
             self.expect_jumps()
         known = _PAGES.bytes_in_memory(self._descriptor, position, size)
         if known in {UNKNOWN, size}:
-            data = bytearray(size)
+            # A page that is being brought in counts as in memory, too: so not without the flag.
+            data = uncleared(size)
             filled = _fill_from_memory(self._descriptor, position, data)
             if filled == size:
                 return data
