@@ -117,3 +117,13 @@ def test_reseal_makes_a_changed_batch_valid() -> None:
     header = reseal(changed, 0, len(changed))
 
     assert crc_matches(changed, 0, header)
+
+
+def test_a_placed_header_is_that_of_the_stamped_batch() -> None:
+    """What the leader keeps in memory is what a reader of the log parses."""
+    stamped = bytearray(VECTOR)
+    header = BatchHeader.parse(stamped)
+    stamp(stamped, 0, 42, 7)
+
+    assert header.placed(42, 7) == BatchHeader.parse(stamped)
+    assert type(header.placed(42, 7)) is BatchHeader

@@ -322,7 +322,7 @@ class Partition:
         batch = memoryview(buffer)[position : position + size_bytes]
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        header = header._replace(base_offset=base_offset, leader_epoch=self.leader_epoch)
+        header = header.placed(base_offset, self.leader_epoch)
         try:
             self.log.append_as_leader(batch, header, wall_ms)
         except StorageError as error:
