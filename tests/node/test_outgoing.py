@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.node.outgoing import TOGETHER_BYTES_MAX
+from syncline.node.outgoing import TOGETHER_BYTES_MAX, Outgoing
 from syncline.virtual.transport import Buffer, VirtualTransport
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import encode_fetch_request
@@ -79,6 +79,44 @@ async def test_answers_of_one_read_leave_in_one_write(
 
     assert len(sizes) == 1
     assert list(client.answers) == list(range(20))
+
+
+async def test_answers_behind_a_parked_fetch_leave_with_it(
+    world: World, sizes_to: Callable[[WireClient], list[int]]
+) -> None:
+    """Guards: each of them was a system call, since a woken fetch does not wait for the end of the callback."""
+    await world.topic()
+    client, writer = await world.client(), await world.client()
+    client.send_fetch({"t": [at(0)]}, max_wait_ms=30_000)
+    client.transport.write(b"".join(client.frame(ApiKey.API_VERSIONS, 0) for _ in range(500)))
+    await world.until(lambda: any(len(connection._pending) == 501 for connection in world.connections()))
+    sizes = sizes_to(client)
+    await writer.produce("t", batch())
+    await client.body(500)
+
+    assert list(client.answers) == list(range(501))
+    assert len(sizes) <= 2 + sum(sizes) // TOGETHER_BYTES_MAX
+
+
+async def test_a_connection_that_cannot_be_written_to_keeps_no_other_back(world: World) -> None:
+    """The answers of the others leave, and the failure is logged."""
+    left = []
+
+    class Sender:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def send(self) -> None:
+            left.append(self.name)
+            if self.name == "failing":
+                raise RuntimeError("a failing transport")
+
+    outgoing = Outgoing()
+    outgoing.senders += [Sender("first"), Sender("failing"), Sender("last")]
+    outgoing.leave()
+
+    assert left == ["first", "failing", "last"]
+    assert world.errors.take() == ["answers could not be written: RuntimeError('a failing transport')"]
 
 
 async def test_no_more_than_64_kib_of_answers_wait_for_the_end_of_a_callback(

@@ -30,6 +30,7 @@ from syncline.node.departures import Departures
 from syncline.node.describing import Describing
 from syncline.node.dispatch import Dispatcher, HandlerTable
 from syncline.node.faults.on_demand import FaultsOnDemand
+from syncline.node.fetching.known_partitions import KnownPartitions
 from syncline.node.fetching.left_sessions import LeftSessions
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import HeldForFollowers
@@ -53,6 +54,7 @@ from syncline.node.low_watermarks import LowWatermarks
 from syncline.node.metadata_rows import MetadataRows
 from syncline.node.observer import Observer
 from syncline.node.opening import Opening
+from syncline.node.outgoing import Outgoing
 from syncline.node.partition import Partition
 from syncline.node.pending_produce import Producing
 from syncline.node.probe import Probe, no_probe
@@ -127,7 +129,7 @@ class Broker:
         )
         counters = self.counters = Counters()
         deadlines = Deadlines(loop, clock)
-        woken = WokenFetches(loop)
+        woken, outgoing = WokenFetches(loop), Outgoing()
         settle = woken.settle
         departures = Departures(clock, deadlines)
         controller = self.controller = connect(self._image_came, self._event_came)
@@ -230,9 +232,11 @@ class Broker:
             cluster=cluster,
             configs=configs,
             partitions=partitions,
+            known=KnownPartitions(partitions),
             sessions=sessions,
             deadlines=deadlines,
             woken=woken,
+            outgoing=outgoing,
             slow_reads=hosting.slow_reads,
             low_watermarks=hosting.low_watermarks,
             followers=observer.followers,
@@ -264,6 +268,7 @@ class Broker:
             self,
             handlers,
             woken=woken,
+            outgoing=outgoing,
             holds=holds,
             clients=clients,
             stepping=stepping,

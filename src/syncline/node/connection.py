@@ -189,8 +189,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every complete frame received so far."""
         self.last_read = next(self._reads)
-        self._frames.buffer_updated(nbytes)
-        self._handle_frames()
+        if self._frames.buffer_updated(nbytes):
+            self._handle_frames()
 
     def go_on(self, limit_ms: int) -> None:
         """Handle received requests for so long; if there are more then, wait in line."""
@@ -265,7 +265,9 @@ class Connection(asyncio.BufferedProtocol):
         pending = self._pending
         if self._out_of_turn and request in self._out_of_turn:
             del self._out_of_turn[request]
-            self._write(request)
+            self._collect(request)
+            if not self._outgoing.collects:
+                self.send()
             return
         if self._transport is None or not pending:
             return
@@ -281,7 +283,9 @@ class Connection(asyncio.BufferedProtocol):
             self.hold(request.held_bytes)
             return
         while pending and pending[0].is_done:
-            self._write(pending.popleft())
+            self._collect(pending.popleft())
+        if not self._outgoing.collects:
+            self.send()
         if not self._is_reading:
             self.update_reading()
 
@@ -306,9 +310,12 @@ class Connection(asyncio.BufferedProtocol):
             self._out_of_turn[request] = None
             # What was answered behind it waited for it alone.
             while self._pending and self._pending[0].is_done:
-                self._write(self._pending.popleft())
+                self._collect(self._pending.popleft())
+            if not self._outgoing.collects:
+                self.send()
 
-    def _write(self, request: Request) -> None:
+    def _collect(self, request: Request) -> None:
+        """Put an answer to those that are written next; the caller sends them, unless the end of the callback does."""
         parts = request.take_answer()
         if request.held_bytes:
             self.holding.wait(-request.held_bytes)
@@ -323,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         unwritten += buffers
         for buffer in buffers:
             self._unwritten_bytes += len(buffer)
-        if not outgoing.collects or self._unwritten_bytes > TOGETHER_BYTES_MAX:
+        if self._unwritten_bytes > TOGETHER_BYTES_MAX:
             self.send()
 
     def send(self) -> None:

@@ -66,6 +66,7 @@ class Dispatcher(Generic[HostT]):
         handlers: HandlerTable[HostT],
         *,
         woken: Settles,
+        outgoing: Outgoing,
         holds: LoopHolds,
         clients: Clients,
         stepping: Stepping,
@@ -82,7 +83,7 @@ class Dispatcher(Generic[HostT]):
         self._stepping = stepping
         self.long_requests = long_requests
         self.received = received
-        self.outgoing = Outgoing()
+        self.outgoing = outgoing
         # What each request goes to: `dispatch`, or what stands before it (`node.faults`).
         self.take_up: Callable[[Request], None] = self.dispatch
         self._on_connection_lost = on_connection_lost
@@ -139,17 +140,14 @@ class Dispatcher(Generic[HostT]):
     def callback_ended(self, began_ms: int) -> int:
         """Answer the fetches that the requests of this callback have woken; count and return how long it took.
 
-        Answers that are ready leave before the woken fetches look, which takes longer.
+        Answers that are ready leave before the woken fetches look, which takes longer. A woken fetch is answered at
+        once: one follower appends while this broker looks for the next.
         """
         outgoing = self.outgoing
-        try:
-            if outgoing.senders:
-                outgoing.leave()
-            self.woken.settle()
-        finally:
-            outgoing.collects = False
-            if outgoing.senders:
-                outgoing.leave()
+        if outgoing.senders:
+            outgoing.leave()
+        outgoing.collects = False
+        self.woken.settle()
         return self.holds.ended(began_ms, self._last_key)
 
     def connection_lost(self, connection: "Connection") -> None:

@@ -6,14 +6,18 @@ handles requests, connections keep what they would write, and write it when the 
 
     handling begins ──collects──> answers stay with their connections
         └── a connection has 64 KiB of them: it writes at once
+        └── a follower's fetch has committed records ──leave──> their answers, before that fetch parks
     handling ends ──leave──> one write per connection, in the order of their first answers
-        woken fetches are answered ──leave──> theirs, too
 
-Outside of such callbacks, in timers or results of threads, each answer is written when it is made.
+After that, when woken fetches are answered, and outside of such callbacks, in timers or results of threads, each answer
+is written when it is made.
 Invariant: between two callbacks no answer is left behind.
 """
 
+import logging
 from typing import Final, Protocol
+
+log = logging.getLogger("syncline.node")
 
 # A connection with more than this to write does not wait for the end of the callback. Units: bytes.
 TOGETHER_BYTES_MAX: Final = 64 << 10
@@ -41,4 +45,8 @@ class Outgoing:
         while self.senders:
             senders, self.senders = self.senders, []
             for sender in senders:
-                sender.send()
+                try:
+                    sender.send()
+                except Exception:
+                    # A failure must not keep the answers of other connections back.
+                    log.exception("answers could not be written")

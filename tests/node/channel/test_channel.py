@@ -34,6 +34,7 @@ from syncline.node.dispatch import Dispatcher
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.long_requests import LongRequests
 from syncline.node.loop_holds import LoopHolds
+from syncline.node.outgoing import Outgoing
 from syncline.node.received import Received
 from syncline.node.stepping import Stepping
 
@@ -67,6 +68,7 @@ class Member:
         self.dispatcher = Dispatcher(
             stub,
             {int(module.KEY): module.handle for module in MODULES},
+            outgoing=Outgoing(),
             woken=WokenFetches(loop),
             holds=holds,
             clients=Clients(

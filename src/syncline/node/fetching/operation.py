@@ -307,6 +307,9 @@ class FetchOperation:
         if self._is_first_look:
             self._is_first_look = False
             self._count_progress(rows)
+            if self._fetch.replica_id >= 0 and self._serving.outgoing.senders:
+                # What this fetch has committed is acknowledged before the fetch parks, which takes longer.
+                self._serving.outgoing.leave()
         if (
             self._is_forced
             or must_answer(self._fetch, self._context.partition_count, len(rows), judged(rows))
@@ -328,6 +331,8 @@ class FetchOperation:
                 self._count_progress(some)
             sums = judged(some, sums)
             yield
+        if self._is_first_look and self._fetch.replica_id >= 0:
+            self._serving.outgoing.leave()
         self._is_first_look = False
         self._reads_left -= 1
         if (

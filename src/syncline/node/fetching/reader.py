@@ -94,13 +94,18 @@ class PartitionReader:
 
     def _resolve(self, entry: SessionPartition) -> Partition | None:
         """Return the hosted partition that an entry names."""
-        topic, index = key_of(entry)
-        if isinstance(topic, bytes):
-            name = self._serving.cluster.image.topic_names.get(UUID(bytes=topic))
-            if name is None:
-                return None
-            topic = name
-        partition = self._serving.partitions.get(_make(TopicPartition, (topic, index)))
+        key = key_of(entry)
+        partition = self._serving.known.find(key)
+        if partition is None:
+            topic, index = key
+            if isinstance(topic, bytes):
+                name = self._serving.cluster.image.topic_names.get(UUID(bytes=topic))
+                if name is None:
+                    return None
+                topic = name
+            partition = self._serving.partitions.get(_make(TopicPartition, (topic, index)))
+            if partition is not None and topic is not key[0]:
+                self._serving.known.found(key, partition)
         if partition is not None:
             entry.target = partition
             if self._is_watching:
@@ -241,7 +246,7 @@ class PartitionReader:
                     )
             is_large = size_bytes > self._at_once_bytes and not row.is_progress
             is_later = is_large or isinstance(times, AppendTimesBetween)
-            data = None if is_later else plan.read_resident()
+            data = None if is_later else self._serving.woken.reads.read(plan)
         except RequestError as error:
             row.fail(error.code)
             return

@@ -10,6 +10,7 @@ from syncline.node.cluster_view import ClusterView
 from syncline.node.counters import Counters
 from syncline.node.deadlines import Deadlines
 from syncline.node.disk_watch import DiskWatch
+from syncline.node.fetching.known_partitions import KnownPartitions
 from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.follower_watch import FollowerWatch
@@ -17,6 +18,7 @@ from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.read_positions import ReadPositions
 from syncline.node.live_configs import LiveConfigs
 from syncline.node.low_watermarks import LowWatermarks
+from syncline.node.outgoing import Outgoing
 from syncline.node.partition import Partition
 from syncline.node.slow_reads import SlowReads
 
@@ -28,9 +30,11 @@ class FetchServing(NamedTuple):
     cluster: ClusterView
     configs: LiveConfigs
     partitions: Mapping[TopicPartition, Partition]
+    known: KnownPartitions
     sessions: SessionCache
     deadlines: Deadlines
     woken: WokenFetches
+    outgoing: Outgoing
     slow_reads: SlowReads
     low_watermarks: LowWatermarks
     followers: FollowerWatch

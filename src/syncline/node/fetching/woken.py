@@ -9,6 +9,8 @@ import asyncio
 import logging
 from typing import Protocol
 
+from syncline.node.fetching.shared_reads import SharedReads
+
 log = logging.getLogger("syncline.node")
 
 
@@ -30,6 +32,7 @@ class WokenFetches:
         self.is_settling = False
         # Whether the current callback ends with `settle`, or a turn of the loop will call it.
         self.will_settle = False
+        self.reads = SharedReads()
 
     def __len__(self) -> int:
         return len(self._woken)
@@ -50,6 +53,7 @@ class WokenFetches:
             return
         # What these looks wake looks below, too.
         self.is_settling = self.will_settle = True
+        self.reads.begin()
         try:
             while self._woken:
                 woken, self._woken = self._woken, {}
@@ -61,4 +65,5 @@ class WokenFetches:
                         log.exception("a parked fetch failed")
         finally:
             self.is_settling = self.will_settle = False
+            self.reads.end()
         assert not self._woken, f"{len(self._woken)} fetches sleep on although they were woken"

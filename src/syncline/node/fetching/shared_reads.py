@@ -1,0 +1,38 @@
+"""Shared reads: what woken fetches want of the same records is read once.
+
+An append wakes the fetches of all followers of a partition, and they mostly want the same bytes. While woken fetches
+look, the last read is kept for the next look. It is forgotten when they have looked, so it is of this callback.
+"""
+
+from syncline.node.request import Buffer
+from syncline.storage.reading import Search, Slice
+
+
+class SharedReads:
+    """The last read of the woken fetches that look just now."""
+
+    __slots__ = ("_data", "_is_kept", "_plan")
+
+    def __init__(self) -> None:
+        self._is_kept = False
+        self._plan: Slice | Search | None = None
+        self._data: Buffer | None = None
+
+    def begin(self) -> None:
+        """Keep each read from now on, until the next one."""
+        self._is_kept = True
+
+    def end(self) -> None:
+        """Forget the last read, and keep no more."""
+        self._is_kept = False
+        self._plan = self._data = None
+
+    def read(self, plan: Slice | Search) -> Buffer | None:
+        """Return the bytes if they are in memory, else None."""
+        if not self._is_kept:
+            return plan.read_resident()
+        if self._data is not None and plan == self._plan:
+            return self._data
+        data = plan.read_resident()
+        self._plan, self._data = plan, data
+        return data
