@@ -274,7 +274,7 @@ class RealFile:
             self.expect_jumps()
         known = _PAGES.bytes_in_memory(self._descriptor, position, size)
         if known in {UNKNOWN, size}:
-            # A page that is being brought in counts as in memory, too: so not without the flag.
+            # cachestat also counts pages that the kernel is still reading in: only the flag avoids waiting for them.
             data = uncleared(size)
             filled = _fill_from_memory(self._descriptor, position, data)
             if filled == size:

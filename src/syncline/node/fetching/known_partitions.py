@@ -1,8 +1,8 @@
-"""Known partitions: what readers without a session ask for, found without the way over its topic's name.
+"""Known partitions: a small cache from topic id and index to the key of a hosted partition.
 
-Such readers name their partitions in each fetch, by topic id. Under which key they were found is remembered for the
-next one; that the partition is still hosted, and of that topic, is asked each time. Invariant: no more than `KNOWN_MAX`
-are remembered.
+Readers without a session name their partitions in each fetch, by topic id. The cache spares them the look-up of the
+topic's name. Each hit checks that this broker still hosts the partition, and that it belongs to the same topic.
+Invariant: the cache holds at most `KNOWN_MAX` keys, and no partition.
 """
 
 from collections.abc import Mapping

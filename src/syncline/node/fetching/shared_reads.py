@@ -1,7 +1,7 @@
-"""Shared reads: what woken fetches want of the same records is read once.
+"""Shared reads: woken fetches that want the same records read them once.
 
 An append wakes the fetches of all followers of a partition, and they mostly want the same bytes. While woken fetches
-look, the last read is kept for the next look. It is forgotten when they have looked, so it is of this callback.
+look, the last read stays here for the next look. `WokenFetches.settle` drops it at its end, so it is never stale.
 """
 
 from syncline.node.request import Buffer
