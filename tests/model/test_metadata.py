@@ -29,8 +29,8 @@ from syncline.model.metadata import (
     TopicCreated,
     TopicDeleted,
 )
-from syncline.model.metadata_delta import difference
-from syncline.model.metadata_json import decode_changes, encode_changes
+from syncline.model.metadata_delta import difference, touched_count
+from syncline.model.metadata_json import MANY, decode_changes, encode_changes
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 T_ID = UUID(int=7)
@@ -189,6 +189,47 @@ changes = st.one_of(
 def test_written_form_gives_the_same_changes_back(batch: tuple[Change, ...]) -> None:
     """Every change survives the way through JSON."""
     assert decode_changes(encode_changes(batch)) == batch
+
+
+@pytest.mark.parametrize("count", [MANY - 1, MANY, 3 * MANY])
+def test_many_partitions_come_back_whatever_they_share(count: int) -> None:
+    """New ones of a topic, and some of a topic, of which a few differ in one field each."""
+    alike = tuple(record(number, leader=1 + number % 2) for number in range(count))
+    odd = (moving(count), record(count + 5, leader_epoch=3), record(count + 7, recovery=Recovery.RECOVERING))
+    batch = (TopicCreated("t", T_ID, alike), PartitionsChanged(T_ID, (*alike[::3], *alike[1::3], *odd)))
+
+    assert decode_changes(encode_changes(batch)) == batch
+
+
+def test_many_partitions_take_the_space_of_their_numbers() -> None:
+    """A topic of ten thousand partitions was half a megabyte, read and written by each broker while clients waited."""
+    partitions = tuple(record(number) for number in range(10_000))
+    text = encode_changes([TopicCreated("t", T_ID, partitions)])
+
+    assert len(text) < 10 * len(partitions)
+    (read,) = decode_changes(text)
+    assert isinstance(read, TopicCreated)
+    assert len({id(each.replicas) for each in read.partitions}) == 1
+
+
+def test_many_partitions_that_were_written_one_by_one_load() -> None:
+    """Stores of before have them so."""
+    rows = ",".join(f"[{number},1,5,20,[1,2],[1,2],[],[],[],[],0]" for number in range(2 * MANY))
+    (change,) = decode_changes(f'[["topic","t","{T_ID.hex}",[{rows}]]]')
+
+    expected = tuple(PartitionRecord(number, 1, 5, 20, (1, 2), (1, 2)) for number in range(2 * MANY))
+    assert change == TopicCreated("t", T_ID, expected)
+
+
+def test_touched_are_all_partitions_of_topics_that_differ() -> None:
+    """What a difference could list at most, counted without a look at partitions."""
+    old = start()
+    same = old.apply([ProducerIdsAllocated(5)], 2)
+    one = old.apply([PartitionsChanged(T_ID, (record(1, partition_epoch=1),))], 2)
+    more = one.apply([TopicCreated("v", UUID(int=9), (record(0), record(1), record(2)))], 3)
+    gone = old.apply([TopicDeleted(T_ID)], 2)
+
+    assert [touched_count(old, each) for each in (old, same, one, more, gone)] == [0, 0, 2, 5, 0]
 
 
 def test_partitions_written_before_there_were_moves_load() -> None:

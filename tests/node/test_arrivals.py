@@ -8,6 +8,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.hosting.arrivals import PARTITIONS_PER_SLICE
+from syncline.node.hosting.image_application import APPLIED_AT_ONCE
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -37,9 +38,9 @@ class Slowly:
     def __init__(self, world: World) -> None:
         self.loop = world.loop
 
-    def call_soon(self, callback: Callable[[], None]) -> object:
+    def call_soon(self, callback: Callable[..., object], *args: object) -> object:
         """Call back in a fifth of a second."""
-        return self.loop.call_later(0.2, callback)
+        return self.loop.call_later(0.2, callback, *args)
 
 
 def slow_down(world: World) -> None:
@@ -66,6 +67,25 @@ async def test_many_new_partitions_are_hosted_in_slices(world: World) -> None:
     client = await world.client(last.leader)
     answer = await client.produce("t", batch(), partition=MANY - 1)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.interpreted
+@pytest.mark.brokers(3)
+@pytest.mark.parametrize("stops", [False, True])
+async def test_an_image_with_a_large_topic_is_applied_in_a_turn_of_its_own(world: World, stops: bool) -> None:
+    """To read it took one; a broker that stops between the two applies nothing."""
+    images = world.broker(2)._images
+    images._loop = Slowly(world)  # type: ignore[assignment]
+    creation = asyncio.ensure_future(world.topic(partitions=APPLIED_AT_ONCE + 1, replicas=(1, 2, 3)))
+    await world.until(lambda: "t" in world.broker(2).controller.image.topics)
+    assert "t" not in world.broker(2).image.topics
+    if stops:
+        world.call(2, images.close)
+    await world.later(1)
+
+    assert ("t" in world.broker(2).image.topics) is not stops
+    assert hosted(world) == (0 if stops else APPLIED_AT_ONCE + 1)
+    creation.cancel()
 
 
 @pytest.mark.brokers(3)

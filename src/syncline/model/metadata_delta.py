@@ -37,7 +37,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         changed = [(topic, before) for topic, before in pairs if before is not topic]
         for topic, before in changed:
             if before is None or before.topic_id != topic.topic_id:
-                partitions.extend(TopicPartition(topic.name, record.partition) for record in topic.partitions)
+                partitions.extend([TopicPartition(topic.name, record.partition) for record in topic.partitions])
             else:
                 partitions.extend(_changed_partitions(before, topic))
         continued = sum(before is not None and before.topic_id == topic.topic_id for topic, before in changed)
@@ -52,6 +52,14 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         configs=tuple(_changed_keys(old.configs, new.configs)),
         moves=tuple(_changed_keys(old.moves, new.moves)),
     )
+
+
+def touched_count(old: MetadataImage, new: MetadataImage) -> int:
+    """Return at most how many partitions `difference` lists: all those of topics that the images do not share."""
+    if new.topics is old.topics:
+        return 0
+    pairs = zip(new.topics.values(), map(old.topics.get, new.topics), strict=True)
+    return sum(len(topic.partitions) for topic, before in pairs if before is not topic)
 
 
 def _changed_partitions(before: Topic, after: Topic) -> Iterator[TopicPartition]:

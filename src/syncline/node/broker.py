@@ -19,7 +19,6 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage
-from syncline.model.metadata_delta import MetadataDelta
 from syncline.node.basis import Basis
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
@@ -296,8 +295,8 @@ class Broker:
 
     # Callbacks that close the circles of dependence.
 
-    def _image_came(self, new: MetadataImage, delta: MetadataDelta, applied: Callable[[], None]) -> None:
-        self._images.apply(new, delta, applied)
+    def _image_came(self, new: MetadataImage, applied: Callable[[], None]) -> None:
+        self._images.apply(new, applied)
 
     def _event_came(self, event: Event) -> None:
         self.journal.note(event)

@@ -16,7 +16,6 @@ from syncline.core.replication.evidence import Evidence
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
-from syncline.model.metadata_delta import MetadataDelta
 from syncline.node.api import (
     api_56_alter_partition,
     api_62_broker_registration,
@@ -108,7 +107,7 @@ class Member:
         await self.channel.start()
         return self
 
-    def take_image(self, new: MetadataImage, _delta: MetadataDelta, applied: Callable[[], None]) -> None:
+    def take_image(self, new: MetadataImage, applied: Callable[[], None]) -> None:
         """Remember the versions, which only go forward."""
         assert not self.images or new.version > self.images[-1]
         self.images.append(new.version)

@@ -25,6 +25,7 @@ from syncline.model.metadata import (
 )
 from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
+from syncline.node.controller.commits import COMMITTED_AT_ONCE
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news
 
 OWN = UUID(int=0xCAFE)
@@ -154,6 +155,46 @@ def test_decisions_during_a_commit_make_up_the_next_one() -> None:
         assert stage.controller.image.next_producer_id == 3
         assert stage.store.commits == []
         stage.controller.stop()
+
+    run(test)
+
+
+def test_decision_about_many_partitions_is_committed_in_the_next_turn() -> None:
+    """To make it has taken long enough; until then it waits like others, and nothing overtakes it."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        partitions = tuple(PartitionRecord(number, 1, 0, 0, (1,), (1,)) for number in range(COMMITTED_AT_ONCE + 1))
+        changes = (TopicCreated("t", UUID(int=7), partitions),)
+        stage.controller.decide(lambda _image, _version: Decision(changes, "many", WHY), stage.answers.append)
+        stage.decide(None, "none")
+        at_once = list(stage.store.commits)
+        await asyncio.sleep(0)
+        answers = list(stage.answers)
+        stage.store.finish()
+
+        assert (at_once, answers) == ([], [])
+        assert stage.answers == ["many", "none"]
+        assert len(stage.controller.image.topics["t"].partitions) == COMMITTED_AT_ONCE + 1
+        stage.controller.stop()
+
+    run(test)
+
+
+def test_controller_that_ends_before_the_next_turn_commits_nothing() -> None:
+    """The decision is refused, as one in commit is."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        partitions = tuple(PartitionRecord(number, 1, 0, 0, (1,), (1,)) for number in range(COMMITTED_AT_ONCE + 1))
+        changes = (TopicCreated("t", UUID(int=7), partitions),)
+        stage.controller.decide(lambda _image, _version: Decision(changes, "many", WHY), stage.answers.append)
+        stage.controller.stop()
+        await asyncio.sleep(0)
+
+        assert (stage.store.commits, stage.answers) == ([], [None])
 
     run(test)
 

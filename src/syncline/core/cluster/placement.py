@@ -46,16 +46,22 @@ def place(
     start = below(len(active))
     shift = below(len(active))
     placed = []
-    shared: dict[Replicas, Replicas] = {}
+    # Leader, shift and spare brokers recur, and with them the replicas: partitions share them.
+    shared: dict[tuple[int, int, int], Replicas] = {}
+    size, shifts, turns = len(active), max(1, len(active) - 1), max(1, len(spare))
+    missing = max(0, replication_factor - size)
     for index in range(first_partition, first_partition + partitions):
-        if index and index % len(active) == 0:
+        if index and index % size == 0:
             shift += 1
-        replicas = _walk(active, racks, (start + index) % len(active), shift)[:replication_factor]
-        missing = replication_factor - len(replicas)
-        if missing > 0:
-            replicas += tuple(spare[(start + index + each) % len(spare)] for each in range(missing))
-        placed.append(shared.setdefault(replicas, replicas))
-    for replicas in shared:
+        turn = (start + index) % turns if missing else 0
+        place = ((start + index) % size, shift % shifts, turn)
+        replicas = shared.get(place)
+        if replicas is None:
+            replicas = _walk(active, racks, place[0], shift)[:replication_factor]
+            replicas += tuple(spare[(turn + each) % turns] for each in range(missing))
+            shared[place] = replicas
+        placed.append(replicas)
+    for replicas in shared.values():
         assert len(set(replicas)) == replication_factor, f"{replicas} are not {replication_factor} brokers"
         assert replicas[0] in active, f"a fenced broker is preferred: {replicas} of {active}"
     return tuple(placed)

@@ -299,6 +299,7 @@ def _new_partitions(image: MetadataImage, replicas: Sequence[Replicas], first: i
     # A broker whose disk refuses writes joins later, unless no other replica can take its place.
     able = {broker for broker in active if image.brokers[broker].refusal is None}
     in_sync: dict[Replicas, Replicas] = {}
+    leader_epoch, partition_epoch = LeaderEpoch(0), PartitionEpoch(0)
     records = []
     for partition, assigned in enumerate(replicas, first):
         isr = in_sync.get(assigned)
@@ -306,7 +307,7 @@ def _new_partitions(image: MetadataImage, replicas: Sequence[Replicas], first: i
             candidates = able if any(broker in able for broker in assigned) else active
             isr = in_sync[assigned] = tuple(broker for broker in assigned if broker in candidates)
             assert isr, f"none of {assigned} is active: {sorted(active)}"
-        records.append(PartitionRecord(partition, isr[0], LeaderEpoch(0), PartitionEpoch(0), assigned, isr))
+        records.append(PartitionRecord(partition, isr[0], leader_epoch, partition_epoch, assigned, isr))
     return tuple(records)
 
 

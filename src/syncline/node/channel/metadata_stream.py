@@ -11,14 +11,13 @@ from functools import partial
 
 from syncline.model.errors import ErrorCode
 from syncline.model.metadata import MetadataImage
-from syncline.model.metadata_delta import MetadataDelta, difference
 from syncline.node.channel.link import ControllerLink
 from syncline.node.channel.states import LinkState
 from syncline.node.controller.private_messages import News, Poll, apply_news, decode_news, encode_poll
 from syncline.wire.api import ApiKey
 
-# Takes an image, what it changes, and what to call once it is applied.
-OnImage = Callable[[MetadataImage, MetadataDelta, Callable[[], None]], None]
+# Takes the next image, and what to call once it is applied.
+OnImage = Callable[[MetadataImage, Callable[[], None]], None]
 
 
 class MetadataStream:
@@ -59,7 +58,7 @@ class MetadataStream:
             self.poll()
             return
         self.image = new
-        self._on_image(new, difference(old, new), partial(self._applied, new))
+        self._on_image(new, partial(self._applied, new))
 
     def _applied(self, image: MetadataImage) -> None:
         self.applied_version = image.version

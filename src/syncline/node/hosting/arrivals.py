@@ -1,10 +1,10 @@
-"""Arriving partitions: those that an image assigns to a broker which does not host them yet, hosted in slices.
+"""Arriving partitions: those of an image that a broker does not host yet; it hosts its own among them in slices.
 
 To create a replica takes some 50 µs, so a topic of ten thousand partitions would hold the loop for a third of a
 second. Until its turn comes, such a partition is one that the broker has not heard of: clients and followers try again.
 
-A slice ends by the clock, and by the number of partitions: where no time passes within a callback (simulated runs),
-many partitions are hosted in slices, too, the same ones in every run.
+A slice ends by the clock, and by the number of partitions that were hosted: where no time passes within a callback
+(simulated runs), many partitions are hosted in slices, too, the same ones in every run.
 """
 
 import asyncio
@@ -20,18 +20,19 @@ PARTITIONS_PER_SLICE: Final = 64
 
 
 class ArrivingPartitions:
-    """The partitions of one broker that wait to be hosted."""
+    """The partitions that one broker has not looked at yet."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         holds: LoopHolds,
-        host: Callable[[TopicPartition], None],
+        host: Callable[[TopicPartition], bool],
         *,
         on_hosted: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._holds = holds
+        # Hosts a partition if it is the broker's, and returns whether it is hosted.
         self._host = host
         # Called after each slice.
         self._on_hosted = on_hosted
@@ -62,8 +63,7 @@ class ArrivingPartitions:
             # The first one that came.
             key = next(iter(self._waiting))
             del self._waiting[key]
-            self._host(key)
-            count += 1
+            count += self._host(key)
         self._on_hosted()
         if self._waiting:
             self._loop.call_soon(self._slice)

@@ -3,21 +3,23 @@
 The order matters. Brokers come first (only live ones count), then configurations, then deletions, then throttles, which
 bound the first fetch, and finally roles.
 A disk error of one partition does not keep others from getting their roles. No code acts on a newer image before
-`apply` has returned. Then only partitions are missing that the broker did not host before, if there are many of them:
-they follow in slices, and the next image waits for them.
+it is applied. Then only partitions are missing that the broker did not host before, if there are many of them: they
+follow in slices, and the next image waits for them.
+
+An image in which large topics have changed is applied in a turn of the loop of its own: to read it took one already.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import BrokerRecord, MetadataImage, ResourceType, Topic, directory_id
-from syncline.model.metadata_delta import MetadataDelta
+from syncline.model.metadata_delta import MetadataDelta, difference, touched_count
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
@@ -37,6 +39,10 @@ from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.storage.errors import StorageError, refusal_of
 
 log = logging.getLogger("syncline.node")
+
+# An image is applied with its news if topics that have changed have no more partitions: for ten thousand, to read the
+# news takes 4 ms, and to apply them 6.
+APPLIED_AT_ONCE: Final = 500
 
 
 class DeletesOffsets(Protocol):
@@ -73,7 +79,9 @@ class ImageApplication:
         settle: Callable[[], None],
         check_invariants: bool,
     ) -> None:
+        self._loop = loop
         self._clock = clock
+        self._holds = holds
         self._cluster = cluster
         self._configs = configs
         self._partitions = partitions
@@ -92,21 +100,36 @@ class ImageApplication:
         self._on_unfit = on_unfit
         self._settle = settle
         self._is_checked = check_invariants
+        self._is_closed = False
         self._postponed = PostponedPartitions(loop, self._retry)
         self._arriving = ArrivingPartitions(loop, holds, self._host_arriving, on_hosted=self._some_hosted)
         offline.assign_again = self._retry
 
-    def apply(self, new: MetadataImage, delta: MetadataDelta, applied: Callable[[], None]) -> None:
-        """Make all hosted partitions match a new image, and call `applied` when that is done: now, or slices later."""
+    def apply(self, new: MetadataImage, applied: Callable[[], None]) -> None:
+        """Make all hosted partitions match a new image, and call `applied` when that is done: now, or turns later."""
+        if touched_count(self._cluster.image, new) > APPLIED_AT_ONCE:
+            self._loop.call_soon(self._apply_in_turn, new, applied)
+        else:
+            self._apply_now(new, applied)
+
+    def _apply_in_turn(self, new: MetadataImage, applied: Callable[[], None]) -> None:
+        if self._is_closed:
+            return
+        began_ms = self._holds.now_ms()
+        self._apply_now(new, applied)
+        self._holds.ended(began_ms, "new metadata")
+
+    def _apply_now(self, new: MetadataImage, applied: Callable[[], None]) -> None:
         with self._unfit_if_failed():
-            arriving = self._apply(new, delta)
+            arriving = self._apply(new, difference(self._cluster.image, new))
         if arriving:
             self._arriving.host(arriving, applied)
         else:
             applied()
 
     def close(self) -> None:
-        """Retry nothing more, and host nothing more."""
+        """Apply nothing more, retry nothing more, and host nothing more."""
+        self._is_closed = True
         self._postponed.close()
         self._arriving.close()
 
@@ -132,9 +155,10 @@ class ImageApplication:
         # Before the first fetch of a partition.
         self.throttles.apply(new, delta, self._configs)
         arriving = self._many_new(delta)
-        for key in delta.partitions:
-            if key not in arriving:
-                self._assign(key, now_ms)
+        if len(arriving) < len(delta.partitions):
+            for key in delta.partitions:
+                if key not in arriving:
+                    self._assign(key, now_ms)
         self._replicas.sync_deletions()
         for leader_id in moved_leaders:
             self._fetchers.leader_moved(leader_id)
@@ -154,20 +178,21 @@ class ImageApplication:
     # Many new partitions.
 
     def _many_new(self, delta: MetadataDelta) -> Collection[TopicPartition]:
-        """Return the partitions of this broker that it does not host, if they are too many to be hosted at once."""
+        """Return the partitions that this broker does not host, its own and others, if they are many."""
         if len(delta.partitions) <= PARTITIONS_PER_SLICE:
             return ()
-        is_assigned = self._replicas.is_assigned
-        new = {key: None for key in delta.partitions if key not in self._partitions and is_assigned(key)}
+        new = {key: None for key in delta.partitions if key not in self._partitions}
         return new if len(new) > PARTITIONS_PER_SLICE else ()
 
-    def _host_arriving(self, key: TopicPartition) -> None:
+    def _host_arriving(self, key: TopicPartition) -> bool:
+        """Host a partition, if this broker has a replica of it; return whether it is hosted."""
         with self._unfit_if_failed():
             now_ms = self._clock.mono_ms()
             self._assign(key, now_ms)
             partition = self._partitions.get(key)
             if partition is not None and (failing := self._failing()):
                 self._brokers_changed_for(partition, failing, now_ms)
+            return partition is not None
 
     def _some_hosted(self) -> None:
         with self._unfit_if_failed():

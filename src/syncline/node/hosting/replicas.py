@@ -88,11 +88,6 @@ class HostedReplicas:
         self._slow_reads = slow_reads
         offline.let_go = self._let_go_of
 
-    def is_assigned(self, key: TopicPartition) -> bool:
-        """Return whether the image assigns a replica of a partition to this broker."""
-        record = self._cluster.image.partition(key.topic, key.partition)
-        return record is not None and self._broker_id in record.replicas
-
     def assign(self, key: TopicPartition, now_ms: int) -> None:
         """Make one partition match the image; raises `StorageError` or `OSError`."""
         record = self._cluster.image.partition(key.topic, key.partition)
