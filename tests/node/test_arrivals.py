@@ -74,14 +74,13 @@ async def test_many_new_partitions_are_hosted_in_slices(world: World) -> None:
 @pytest.mark.parametrize("stops", [False, True])
 async def test_an_image_with_a_large_topic_is_applied_in_a_turn_of_its_own(world: World, stops: bool) -> None:
     """To read it took one; a broker that stops between the two applies nothing."""
-    images = world.broker(2)._images
-    images._loop = Slowly(world)  # type: ignore[assignment]
+    slow_down(world)
     creation = asyncio.ensure_future(world.topic(partitions=APPLIED_AT_ONCE + 1, replicas=(1, 2, 3)))
     await world.until(lambda: "t" in world.broker(2).controller.image.topics)
     assert "t" not in world.broker(2).image.topics
     if stops:
-        world.call(2, images.close)
-    await world.later(1)
+        world.call(2, world.broker(2)._images.close)
+    await world.later(3)
 
     assert ("t" in world.broker(2).image.topics) is not stops
     assert hosted(world) == (0 if stops else APPLIED_AT_ONCE + 1)

@@ -43,6 +43,17 @@ class ArrivingPartitions:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def in_turn(self, work: Callable[[], None]) -> None:
+        """Do what an image with many partitions takes in a turn of the loop of its own, unless the broker stops."""
+        self._loop.call_soon(self._turn, work)
+
+    def _turn(self, work: Callable[[], None]) -> None:
+        if self._is_closed:
+            return
+        began_ms = self._holds.now_ms()
+        work()
+        self._holds.ended(began_ms, "new metadata")
+
     def host(self, keys: Iterable[TopicPartition], finished: Callable[[], None]) -> None:
         """Host partitions in the next turns of the loop, then call `finished`."""
         assert self._finished is None, f"{len(self)} partitions of an earlier image are not hosted yet"
@@ -51,7 +62,7 @@ class ArrivingPartitions:
         self._loop.call_soon(self._slice)
 
     def close(self) -> None:
-        """Host no more: the broker is stopping."""
+        """Do no more: the broker is stopping."""
         self._is_closed = True
 
     def _slice(self) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from syncline.core.replication.known_brokers import BrokerStanding, KnownBrokers
@@ -79,9 +80,7 @@ class ImageApplication:
         settle: Callable[[], None],
         check_invariants: bool,
     ) -> None:
-        self._loop = loop
         self._clock = clock
-        self._holds = holds
         self._cluster = cluster
         self._configs = configs
         self._partitions = partitions
@@ -100,7 +99,6 @@ class ImageApplication:
         self._on_unfit = on_unfit
         self._settle = settle
         self._is_checked = check_invariants
-        self._is_closed = False
         self._postponed = PostponedPartitions(loop, self._retry)
         self._arriving = ArrivingPartitions(loop, holds, self._host_arriving, on_hosted=self._some_hosted)
         offline.assign_again = self._retry
@@ -108,16 +106,9 @@ class ImageApplication:
     def apply(self, new: MetadataImage, applied: Callable[[], None]) -> None:
         """Make all hosted partitions match a new image, and call `applied` when that is done: now, or turns later."""
         if touched_count(self._cluster.image, new) > APPLIED_AT_ONCE:
-            self._loop.call_soon(self._apply_in_turn, new, applied)
+            self._arriving.in_turn(partial(self._apply_now, new, applied))
         else:
             self._apply_now(new, applied)
-
-    def _apply_in_turn(self, new: MetadataImage, applied: Callable[[], None]) -> None:
-        if self._is_closed:
-            return
-        began_ms = self._holds.now_ms()
-        self._apply_now(new, applied)
-        self._holds.ended(began_ms, "new metadata")
 
     def _apply_now(self, new: MetadataImage, applied: Callable[[], None]) -> None:
         with self._unfit_if_failed():
@@ -129,7 +120,6 @@ class ImageApplication:
 
     def close(self) -> None:
         """Apply nothing more, retry nothing more, and host nothing more."""
-        self._is_closed = True
         self._postponed.close()
         self._arriving.close()
 
