@@ -273,6 +273,7 @@ class DiskConformance:
         assert file.drop_before(100_000) in (0, 100_000)
         file.append([b"end"])
         file.write_out()
+        file.write_out(is_last=True)
         settle()
 
         assert bytes(file.read(99_999, 10)) == b"\x00end"

@@ -378,7 +378,7 @@ class RecordingFile:
     def sync_later(self, done: Callable[[Any], None]) -> None:
         self._disk.run_later(self.sync, done)
 
-    def write_out(self) -> None:
+    def write_out(self, *, is_last: bool = False) -> None:
         self.written_out.append(self.size_bytes)
 
     def drop_before(self, position: int) -> int:

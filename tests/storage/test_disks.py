@@ -17,6 +17,7 @@ import pytest
 
 from syncline.storage.disk import BrokenFileError, Disk, Residency
 from syncline.storage.real_disk import HOT_TAIL_BYTES, RealDisk, RealFile
+from syncline.storage.reserved_blocks import AHEAD_BYTES
 from syncline.storage.resident_pages import UNKNOWN, ResidentPages
 from syncline.storage.uncleared import uncleared
 from tests.patience import until
@@ -413,3 +414,99 @@ def test_slow_write_out_holds_no_hint_up_and_gets_through_all_of_them(
 
     assert waiting == 1
     assert calls == [(0, 10_000, 2), (10_000, 10_000_000, 2), (0, 10_005_000, 7)]
+
+
+def _blocks_bytes(file: RealFile) -> int:
+    return Path(file.path).stat().st_blocks * 512
+
+
+def _grown(disk: RealDisk, path: Path, size_mb: int) -> RealFile:
+    """Return a file that grew to this size, written out as logs are."""
+    file = disk.open(str(path), create=True)
+    while file.size_bytes < size_mb << 20:
+        file.append([bytes(8 << 20)])
+        file.write_out()
+    return file
+
+
+@pytest.fixture
+def reserving_disk(real_disk: RealDisk, tmp_path: Path) -> RealDisk:
+    """A disk whose file system takes reservations."""
+    blocks = real_disk._recycler.blocks
+    if not real_disk._recycler.is_available or blocks._fallocate is None:
+        pytest.skip("sync_file_range or fallocate is missing here")
+    with (tmp_path / "probe").open("wb") as probe:
+        if blocks._fallocate(probe.fileno(), 1, 0, 4096):
+            pytest.skip("the file system has no reservations")
+    return real_disk
+
+
+def test_large_file_has_blocks_ahead_until_it_is_complete(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """Its size stays; a small one has none, since thousands of logs would fill the disk."""
+    small = _grown(reserving_disk, tmp_path / "small", 32)
+    large = _grown(reserving_disk, tmp_path / "large", 80)
+    until(lambda: _blocks_bytes(large) >= large.size_bytes + AHEAD_BYTES // 2)
+    assert Path(large.path).stat().st_size == large.size_bytes == 80 << 20
+    large.append([b"more"])
+    assert bytes(large.read((80 << 20) - 2, 10)) == b"\x00\x00more"
+
+    for file in (small, large):
+        file.write_out(is_last=True)
+    reserving_disk.close()
+
+    for file in (small, large):
+        assert Path(file.path).stat().st_size == file.size_bytes
+        assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
+
+
+def test_complete_file_is_given_no_more_blocks(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """What the thread still has to do comes after that. What an earlier process had left over goes, too."""
+    file = _grown(reserving_disk, tmp_path / "log", 80)
+    until(lambda: _blocks_bytes(file) > file.size_bytes + (1 << 20))
+    file.close()
+    again = reserving_disk.open(file.path)
+    assert _blocks_bytes(file) > file.size_bytes + (1 << 20)
+    again.write_out(is_last=True)
+    again.append([bytes(8 << 20)])
+    again.write_out()
+    reserving_disk.close()
+
+    assert again.size_bytes == 88 << 20
+    assert _blocks_bytes(again) < again.size_bytes + (1 << 20)
+
+
+def test_cut_file_is_given_blocks_behind_its_new_end(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """The cut took away those that it had."""
+    file = _grown(reserving_disk, tmp_path / "log", 96)
+    until(lambda: _blocks_bytes(file) > file.size_bytes + (1 << 20))
+    file.truncate(70 << 20)
+    assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
+    file.append([bytes(8 << 20)])
+    file.write_out()
+
+    until(lambda: _blocks_bytes(file) >= file.size_bytes + AHEAD_BYTES // 2)
+    assert Path(file.path).stat().st_size == file.size_bytes == 78 << 20
+
+
+def test_refused_reservation_is_asked_for_once_and_appends_go_on(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without them, or on a full one: if there is no room, the append says so."""
+    asked: list[tuple[int, int, int]] = []
+
+    def refused(_descriptor: int, mode: int, position: int, size: int) -> int:
+        asked.append((mode, position, size))
+        return -1
+
+    if not real_disk._recycler.is_available:
+        pytest.skip("sync_file_range is missing here")
+    monkeypatch.setattr(real_disk._recycler.blocks, "_fallocate", refused)
+    file = _grown(real_disk, tmp_path / "log", 64)
+    until(lambda: asked)
+    for _ in range(4):
+        file.append([bytes(8 << 20)])
+        file.write_out()
+    real_disk.close()
+
+    assert asked == [(1, 64 << 20, AHEAD_BYTES)]
+    assert file.size_bytes == 96 << 20

@@ -101,7 +101,7 @@ class CachedPages:
         file = segment.open_file
         if file is None:
             return
-        file.write_out()
+        file.write_out(is_last=is_last)
         if self._keep_bytes == WANTED:
             self._window_bytes += size_bytes
             if self._window_bytes >= (1 if is_last else WINDOW_BYTES_MIN):

@@ -97,8 +97,8 @@ class File(Protocol):
     def sync_later(self, done: Callable[[OSError | None], None]) -> None:
         """Sync without waiting; `done` gets None or the error."""
 
-    def write_out(self) -> None:
-        """Hint: start to write out what is new; does not wait."""
+    def write_out(self, *, is_last: bool = False) -> None:
+        """Hint: start to write out what is new; does not wait. `is_last`: the file does not grow on."""
 
     def drop_before(self, position: int) -> int:
         """Hint: free the page cache of what lies before a position, once it is written out; does not wait.

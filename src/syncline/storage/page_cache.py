@@ -21,6 +21,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, Protocol
 
+from syncline.storage.reserved_blocks import NOTHING_MORE, ReservedBlocks
+
 _WRITE: Final = 2
 _WAIT_BEFORE_WRITE_WAIT_AFTER: Final = 7
 _REFUSALS: Final = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
@@ -39,7 +41,7 @@ class Descriptor(Protocol):
 class Ranges:
     """What of a file is to be written out, and dropped; what is asked for meanwhile is added to what waits."""
 
-    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "error", "file", "write_from", "write_to")
+    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "error", "file", "reserved_to", "write_from", "write_to")
 
     def __init__(self, file: Descriptor, start: int) -> None:
         self.file = file
@@ -48,6 +50,7 @@ class Ranges:
         # What write-out has failed with: the kernel tells it once for each open file, so a later sync has to.
         self.error: OSError | None = None
         self.write_from = self.write_to = self.drop_from = self.drop_to = start
+        self.reserved_to = 0
 
     def add(self, *, write_to: int = 0, drop_to: int = 0) -> tuple[bool, bool]:
         """Move the ends; return whether there is anything new, and whether the thread has to be told."""
@@ -73,15 +76,18 @@ class Ranges:
         with self._lock:
             self.write_from, self.write_to = min(self.write_from, size), min(self.write_to, size)
             self.drop_from, self.drop_to = min(self.drop_from, size), min(self.drop_to, size)
+            if self.reserved_to != NOTHING_MORE:
+                self.reserved_to = min(self.reserved_to, size)
 
 
 class PageCacheRecycler:
-    """One thread that writes out and drops ranges of files, file after file.
+    """One thread that writes out and drops ranges of files in turn, and reserves blocks ahead of their ends.
 
     What waits is bounded by the number of files, however slow the disk is.
     """
 
     def __init__(self) -> None:
+        self.blocks = ReservedBlocks()
         self._sync_file_range = _load_sync_file_range()
         self._waiting: SimpleQueue[Ranges | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -122,21 +128,22 @@ class PageCacheRecycler:
             except OSError:
                 continue  # Closed meanwhile: the kernel takes care of its pages.
             try:
-                self._recycle(descriptor, *ranges.take())
+                write_from, write_to, drop_from, drop_to = ranges.take()
+                if write_to > write_from:
+                    self._write(descriptor, write_from, write_to - write_from, _WRITE)
+                    self.blocks.reserve(ranges, descriptor, write_to)
+                if drop_to > drop_from:
+                    self._drop(descriptor, drop_from, drop_to - drop_from)
             except OSError as error:
                 if ranges.error is None:
                     ranges.error = error
             finally:
                 ranges.file.let_go()
 
-    def _recycle(self, descriptor: int, write_from: int, write_to: int, drop_from: int, drop_to: int) -> None:
-        if write_to > write_from:
-            self._write(descriptor, write_from, write_to - write_from, _WRITE)
-        drop_bytes = drop_to - drop_from
-        if drop_bytes > 0:
-            self._write(descriptor, drop_from, drop_bytes, _WAIT_BEFORE_WRITE_WAIT_AFTER)
-            with contextlib.suppress(OSError):  # It is advice.
-                os.posix_fadvise(descriptor, drop_from, drop_bytes, os.POSIX_FADV_DONTNEED)
+    def _drop(self, descriptor: int, position: int, size: int) -> None:
+        self._write(descriptor, position, size, _WAIT_BEFORE_WRITE_WAIT_AFTER)
+        with contextlib.suppress(OSError):  # It is advice.
+            os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def _write(self, descriptor: int, position: int, size: int, flags: int) -> None:
         """Write out a range. Raises OSError if the disk refuses; file systems that cannot do it keep their pages."""

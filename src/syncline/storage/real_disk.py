@@ -351,10 +351,13 @@ class RealFile:
         """Sync in a worker thread."""
         self._pool.submit(self.sync, done)
 
-    def write_out(self) -> None:
-        """Have a thread start write-out of what is new."""
-        if self._recycler is not None and not self._is_closed:
-            self._recycler.write_out(self._ranges, self.size_bytes)
+    def write_out(self, *, is_last: bool = False) -> None:
+        """Have a thread start write-out of what is new, and reserve blocks for what comes next."""
+        if self._recycler is None or self._is_closed:
+            return
+        if is_last:
+            self._recycler.blocks.complete(self._ranges, self._descriptor, self.size_bytes)
+        self._recycler.write_out(self._ranges, self.size_bytes)
 
     def drop_before(self, position: int) -> int:
         """Have a thread free the page cache of what this process has written before a position."""

@@ -413,7 +413,7 @@ class SimFile:
         finished: Callable[[Any], None] = done
         self._disk.later(self.sync, finished)
 
-    def write_out(self) -> None:
+    def write_out(self, *, is_last: bool = False) -> None:
         """Do nothing: no page waits for write-out to be dropped."""
 
     def drop_before(self, position: int) -> int:
