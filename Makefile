@@ -50,9 +50,10 @@ bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, m
 bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
 	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
 
-bench-sustained: $(VENV)/.dev ## 10 GB without a pause beside Apache Kafka, with fresh memory and with used memory: tables, pictures (needs Java and Maven; about 12 minutes)
-	@$(BIN)/python -m benchmarks.sustained --memory fresh --write $(ARGS); fresh=$$?; \
-	$(BIN)/python -m benchmarks.sustained --memory used --write $(ARGS) && exit $$fresh
+bench-sustained: $(VENV)/.dev ## 10 GB without a pause beside Apache Kafka, with two clients, with fresh and with used memory: tables, pictures (needs Java and Maven; about 20 minutes)
+	@worst=0; for client in confluent-kafka batches; do for memory in fresh used; do \
+	$(BIN)/python -m benchmarks.sustained --memory $$memory --client $$client --write $(ARGS) || worst=1; \
+	done; done; exit $$worst
 
 bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 s, loops never held for 10 ms, 200 bytes each; one lag within 5 us (3 minutes)
 	$(BIN)/python -m benchmarks.byte_lag
@@ -61,7 +62,7 @@ bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
 
-bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections and 1,000 consumers, into docs/performance.md (4 minutes)
+bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections and 1,000 consumers, into docs/performance.md (needs Java and Maven; 5 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
 
 bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector and write the table (needs Java and Maven; about 5 minutes)

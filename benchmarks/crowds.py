@@ -1,6 +1,6 @@
 """Many of everything: 10,000 partitions, 5,000 connections, 1,000 consumers, and what each costs the brokers.
 
-    python -m benchmarks.crowds [--only partitions connections consumers] [--write]
+    python -m benchmarks.crowds [--only partitions connections consumers] [--no-kafka] [--write]
 
 partitions   Three brokers with 10,000 partitions of three replicas, to each of which one producer writes: once, and
              then again. How long the loops are held is the brokers' own metric, as far as a broker worked in a hold
@@ -9,7 +9,8 @@ partitions   Three brokers with 10,000 partitions of three replicas, to each of 
 connections  5,000 connections to one broker, each of which has asked once, as clients do. Compared are its resident
              memory before, meanwhile, and after they have closed.
 consumers    1,000 consumers with a connection and a fetch session each, at the end of the log of one broker. Each asks
-             again when it is answered without records after half a second, as clients do by default.
+             again when it is answered without records after half a second, as clients do by default. Beside it stand
+             Apache Kafka, and a server that only answers (`bare_server.py`): less than that no Python broker takes.
 
 The command exits with 1 if a limit is broken.
 """
@@ -22,8 +23,10 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from confluent_kafka import Producer
@@ -32,7 +35,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.many_moves import holds_of, phase_between
 from benchmarks.operations import cpu_percent
 from benchmarks.pages import replace_table
-from benchmarks.peers import Peer, start_syncline
+from benchmarks.peers import Peer, kafka_jars, start_kafka, start_syncline
 from benchmarks.run import machine
 from syncline.local.layout import Layout
 from syncline.wire.api import ApiKey
@@ -60,18 +63,20 @@ class Figure(NamedTuple):
 
     name: str
     value: float
-    limit: float
     unit: str
+    # None: it is measured for comparison.
+    limit: float | None = None
 
     @property
     def is_kept(self) -> bool:
         """Return whether the limit was kept."""
-        return self.value <= self.limit
+        return self.limit is None or self.value <= self.limit
 
     def row(self) -> str:
         """Return the row of the table."""
         verdict = "" if self.is_kept else "missed"
-        return f"| {self.name} | {self.value:.3g} {self.unit} | ≤ {self.limit:.3g} {self.unit} | {verdict} |"
+        limit = "" if self.limit is None else f"≤ {self.limit:.3g} {self.unit}"
+        return f"| {self.name} | {self.value:.3g} {self.unit} | {limit} | {verdict} |"
 
 
 HEADINGS: Final = "| | | limit | |\n|---|---|---|---|"
@@ -95,7 +100,7 @@ def many_partitions() -> list[Figure]:
             time.sleep(5)
             phase = phase_between(before, [holds_of(*place) for place in places])
             print(f"{name}: {took_s:.1f} s, held {phase.own_ms:.0f} ms; longest ever: {phase.works}", flush=True)
-            figures.append(Figure(f"{name}: longest hold of a loop", phase.own_ms, HOLD_MS_MAX, "ms"))
+            figures.append(Figure(f"{name}: longest hold of a loop", phase.own_ms, "ms", HOLD_MS_MAX))
 
         def create() -> None:
             topic = NewTopic(TOPIC, PARTITIONS, 3)
@@ -114,7 +119,7 @@ def many_partitions() -> list[Figure]:
         measured("one more record to each", produce)
         time.sleep(10)
         idle = cpu_percent(peer)
-        figures.append(Figure("10,000 partitions at rest, three brokers", idle, MANY_IDLE_PERCENT_MAX, "% of a core"))
+        figures.append(Figure("10,000 partitions at rest, three brokers", idle, "% of a core", MANY_IDLE_PERCENT_MAX))
         return figures
     finally:
         peer.stop(rest_s=0)
@@ -143,34 +148,63 @@ def many_connections() -> list[Figure]:
     each_kb = (open_mb - before_mb) / CONNECTIONS * 1e3
     kept_kb = max(after_mb - before_mb, 0.0) / CONNECTIONS * 1e3
     return [
-        Figure("an idle connection of 5,000", each_kb, CONNECTION_KB_MAX, "KB"),
-        Figure("of that kept after they have closed", kept_kb, KEPT_SHARE_MAX * CONNECTION_KB_MAX, "KB"),
+        Figure("an idle connection of 5,000", each_kb, "KB", CONNECTION_KB_MAX),
+        Figure("of that kept after they have closed", kept_kb, "KB", KEPT_SHARE_MAX * CONNECTION_KB_MAX),
     ]
 
 
-def many_consumers() -> list[Figure]:
+def many_consumers(*, is_beside_kafka: bool) -> list[Figure]:
     """Let 1,000 consumers wait at the end of a log."""
-    peer = start_syncline(1)
-    waiting = None
+    unit = "% of a core"
+    ours = _waited_at(start_syncline(1))
+    figures = [Figure("1,000 consumers that wait, at one broker", ours, unit, CONSUMERS_PERCENT_MAX)]
+    if is_beside_kafka:
+        figures.append(Figure("the same, Apache Kafka", _waited_at(start_kafka(1)), unit))
+    figures.append(Figure("the same, a server that only answers", _waited_at_bare_server(), unit))
+    return figures
+
+
+def _waited_at(peer: Peer) -> float:
+    """Return what a cluster takes while they wait, in per cent of a core."""
     try:
         admin = AdminClient({"bootstrap.servers": peer.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
-        command = [sys.executable, "-m", "benchmarks.crowds", "--wait-at", peer.bootstrap]
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert waiting.stdout is not None, "it was opened"
-        if "waiting" not in waiting.stdout.readline():
-            raise RuntimeError("the consumers could not connect")
-        time.sleep(5)
-        busy = cpu_percent(peer)
+        with _waiters(peer.bootstrap):
+            return cpu_percent(peer)
     finally:
-        if waiting is not None:
-            waiting.kill()
-            waiting.communicate()
         peer.stop(rest_s=0)
-    return [Figure("1,000 consumers that wait, at one broker", busy, CONSUMERS_PERCENT_MAX, "% of a core")]
 
 
-PARTS: Final = {"partitions": many_partitions, "connections": many_connections, "consumers": many_consumers}
+def _waited_at_bare_server() -> float:
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.bare_server"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None, "it was opened"
+            bootstrap = f"127.0.0.1:{int(server.stdout.readline())}"
+            with _waiters(bootstrap):
+                return cpu_percent(Peer("a bare server", bootstrap, {1: server.pid}, 0.0, [], Path()))
+        finally:
+            server.kill()
+
+
+@contextmanager
+def _waiters(bootstrap: str) -> Iterator[None]:
+    """Have consumers wait, in a process of their own."""
+    command = [sys.executable, "-m", "benchmarks.crowds", "--wait-at", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        try:
+            assert waiting.stdout is not None, "it was opened"
+            if "waiting" not in waiting.stdout.readline():
+                raise RuntimeError("the consumers could not connect")
+            # Kafka compiles meanwhile.
+            time.sleep(15)
+            yield
+        finally:
+            waiting.kill()
+
+
+PARTS: Final = ("partitions", "connections", "consumers")
 
 
 def wait_at(bootstrap: str) -> None:
@@ -251,7 +285,8 @@ def _close(lines: list[socket.socket]) -> None:
 def main() -> int:
     """Measure what is asked for; print, and perhaps write, the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone")
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
     parser.add_argument("--wait-at", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -259,7 +294,14 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     if options.wait_at:
         wait_at(options.wait_at)
-    figures = [figure for part in options.only for figure in PARTS[part]()]
+    if not options.no_kafka:
+        kafka_jars()
+    measure: Mapping[str, Callable[[], list[Figure]]] = {
+        "partitions": many_partitions,
+        "connections": many_connections,
+        "consumers": lambda: many_consumers(is_beside_kafka=not options.no_kafka),
+    }
+    figures = [figure for part in options.only for figure in measure[part]()]
     rows = [HEADINGS, *(figure.row() for figure in figures)]
     print("\n".join(rows))
     if options.write:

@@ -1,10 +1,15 @@
 """`make bench-sustained`: ten gigabytes without a pause, Syncline beside Apache Kafka in the same run.
 
-    python -m benchmarks.sustained [--gigabytes N] [--memory fresh|used] [--no-kafka] [--write]
+    python -m benchmarks.sustained [--gigabytes N] [--memory fresh|used] [--client confluent-kafka|batches]
+                                   [--no-kafka] [--write]
 
-Three brokers, four partitions with three replicas, records of 1 KB, acks=all, one client (confluent-kafka) that wants
-reports of failures alone: its reports of successes would take more processor time than our brokers. Each side has a
-cluster of its own, starts it, warms it with 100 MB, and removes its data afterwards.
+Three brokers, four partitions with three replicas, records of 1 KB, acks=all. Each side has a cluster of its own,
+starts it, warms it with 100 MB, and removes its data afterwards. One client, of two:
+
+confluent-kafka  A real one, which wants reports of failures alone: its reports of successes would take more processor
+                 time than our brokers. It takes some 3 s/GB, so what is measured is the client as well.
+batches          One that sends batches of 500 records which it has made before (`batch_producer.py`), for 0.3 s/GB:
+                 what is measured is the brokers.
 
 What is measured depends on the memory that files find. `fresh`: nearly all of it is free, and on a virtual machine most
 of it was never touched, or given back to the host; the first touch is dear. `used`: it is full of clean pages of a file
@@ -21,19 +26,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks import load
+from benchmarks.batch_producer import produce_batches
 from benchmarks.pages import replace_table
 from benchmarks.peers import KAFKA_VERSION, ROOT, WORK, Peer, kafka_jars, start_kafka, start_syncline
 from benchmarks.run import KEPT, machine
 from benchmarks.sustained_outcome import BOUNDS, Outcome, Sample, table
 from benchmarks.sustained_picture import draw
+from syncline.records.builder import BatchBuilder
 
 RECORD_BYTES: Final = 1_000
+BATCH_RECORDS: Final = 500
 SAMPLE_S: Final = 1.0
 # Three copies, and some room.
 ROOM: Final = 3.5
@@ -48,11 +56,15 @@ SIDES: Final[Mapping[str, Callable[[], Peer]]] = {
 }
 
 
+Client: TypeAlias = Callable[[Peer, str, int], list[Sample]]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all sides, print the table, and say which bounds were not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=10)
     parser.add_argument("--memory", choices=["fresh", "used"], default="fresh")
+    parser.add_argument("--client", choices=list(CLIENTS), default=next(iter(CLIENTS)))
     parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone, and write nothing")
     parser.add_argument("--write", action="store_true", help="write table and picture to docs")
     options = parser.parse_args(arguments)
@@ -68,26 +80,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         print(f"{side} ...", file=sys.stderr, flush=True)
         with memory(options.memory):
-            outcomes[side] = measure(side, start, options.gigabytes)
+            outcomes[side] = measure(side, start, options.gigabytes, CLIENTS[options.client])
         print(outcomes[side], flush=True)
     if options.no_kafka:
         return 0
     print("\n".join(lines := table(outcomes)))
     if options.write:
-        write(options.memory, options.gigabytes, outcomes, lines)
+        write(options.memory, options.client, options.gigabytes, outcomes, lines)
     unmet = [bound.sentence(outcomes) for bound in BOUNDS if not bound.is_met(outcomes)]
     for sentence in unmet:
         print(sentence, file=sys.stderr)
     return 1 if unmet else 0
 
 
-def write(memory_state: str, gigabytes: float, outcomes: Mapping[str, Outcome], lines: Sequence[str]) -> None:
+def write(
+    memory_state: str, client: str, gigabytes: float, outcomes: Mapping[str, Outcome], lines: Sequence[str]
+) -> None:
     """Write the table and the picture."""
-    picture = ROOT / "docs" / f"sustained-{memory_state}.svg"
+    picture = ROOT / "docs" / f"sustained-{memory_state}-{client}.svg"
     picture.write_text(draw(outcomes), encoding="utf-8")
     when = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Apache Kafka {KAFKA_VERSION}, {gigabytes:g} GB a side:"
     label = "Megabytes per second and processor time per gigabyte, over time"
-    replace_table(f"sustained: {memory_state} memory", [when, "", *lines, "", f"![{label}]({picture.name})"])
+    replace_table(f"sustained: {memory_state} memory, {client}", [when, "", *lines, "", f"![{label}]({picture.name})"])
 
 
 @contextmanager
@@ -114,7 +128,7 @@ def fill(filler: Path) -> None:
             pass
 
 
-def measure(side: str, start: Callable[[], Peer], gigabytes: float) -> Outcome:
+def measure(side: str, start: Callable[[], Peer], gigabytes: float, client: Client) -> Outcome:
     """Produce so much to a cluster of its own; its data is gone afterwards."""
     peer = start()
     try:
@@ -122,7 +136,7 @@ def measure(side: str, start: Callable[[], Peer], gigabytes: float) -> Outcome:
         load.produce(peer, "warm", RECORD_BYTES, 100_000)
         load.create_topic(peer, "sustained")
         count = int(gigabytes * 1e9 / RECORD_BYTES)
-        samples = produce(peer, "sustained", count)
+        samples = client(peer, "sustained", count)
         stored = records_of(peer, "sustained")
         if stored != count:
             raise RuntimeError(f"{side}: {count} records were acknowledged, {stored} are there")
@@ -174,12 +188,39 @@ def produce(peer: Peer, topic: str, count: int) -> list[Sample]:
     return samples
 
 
+def produce_in_batches(peer: Peer, topic: str, count: int) -> list[Sample]:
+    """Do the same with copies of one batch; `count` is a multiple of its records."""
+    assert count % BATCH_RECORDS == 0, f"{count} records are no whole number of batches"
+    builder, now_ms = BatchBuilder(), int(time.time() * 1_000)
+    value = os.urandom(RECORD_BYTES)
+    for _ in range(BATCH_RECORDS):
+        builder.append(now_ms, None, value)
+    began_s, cpu_s = time.perf_counter(), peer.cpu_s()
+    samples = [Sample(0.0, 0, 0.0)]
+    acknowledged_bytes = 0
+
+    def sample() -> None:
+        samples.append(Sample(time.perf_counter() - began_s, acknowledged_bytes, peer.cpu_s() - cpu_s))
+
+    def acknowledged(batches: int) -> None:
+        nonlocal acknowledged_bytes
+        acknowledged_bytes = batches * BATCH_RECORDS * RECORD_BYTES
+        if time.perf_counter() - began_s - samples[-1].at_s >= SAMPLE_S:
+            sample()
+
+    produce_batches(peer.bootstrap, topic, builder.build(), count // BATCH_RECORDS, acknowledged)
+    sample()
+    return samples
+
+
 def records_of(peer: Peer, topic: str) -> int:
     """Return how many records the topic has, by the offsets of its ends."""
     with closing(Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "sustained"})) as consumer:
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, index), 10) for index in range(load.PARTITIONS)]
         return sum(high - low for low, high in ends)
 
+
+CLIENTS: Final[Mapping[str, Client]] = {"confluent-kafka": produce, "batches": produce_in_batches}
 
 if __name__ == "__main__":
     sys.exit(main())
