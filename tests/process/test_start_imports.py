@@ -42,6 +42,8 @@ LATER: Final = (
     "syncline.storage.mending",
     "syncline.wire.stepwise",
     # Of others.
+    "_hashlib",
+    "_ssl",
     "confluent_kafka",
     "difflib",
     "email",

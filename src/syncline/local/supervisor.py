@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
 from syncline.local.private_files import FILE_MODE, keep_files_private
+from syncline.local.without_openssl import spare_openssl
 from syncline.model.immutable import Immutable
 
 if TYPE_CHECKING:
@@ -475,6 +476,8 @@ def exited(pid: int) -> bool:
 
 def preload() -> None:
     """Import what brokers need, including the schemas of the first messages, once, before the forks."""
+    spare_openssl()
+
     import sqlite3  # noqa: F401
 
     import syncline.local.broker_process
