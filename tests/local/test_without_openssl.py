@@ -28,7 +28,7 @@ from syncline.local.supervisor import preload
 preload()
 from syncline.node import handlers
 handlers.import_for_brokers()
-handlers.import_for_moves()
+handlers.import_for_tools()
 table = handlers.Handlers()
 assert None not in [table.get(key) for key in table.keys()]
 {MAPPED}

@@ -1,14 +1,19 @@
 """Handlers: the complete list, and that mypy checks each of them against the broker."""
 
 import ast
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncline.node import handlers
+from syncline.wire.api import ApiKey
 from tests.cluster import ROOT
+from tests.node.world import World
 
 
 def lists() -> dict[str, list[str]]:
@@ -56,7 +61,7 @@ try:
     open("/dev/null")
 except OSError as error:
     print(error.strerror)
-print([key for key in (23, 56, 62, 63, *range(20_000, 20_007), 20_008) if table.get(key) is None])
+print([key for key in (23, 56, 62, 63, 20_000, 20_001, *range(20_003, 20_010)) if table.get(key) is None])
 print(codec.request_type(56, 3).__name__, codec.response_type(56, 3).__name__)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -69,6 +74,87 @@ print(codec.request_type(56, 3).__name__, codec.response_type(56, 3).__name__)
     ]
 
 
+class Imports:
+    """Stands for a worker that imports when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
+
+    def run_later(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Keep what is asked for."""
+        self.asked.append((work, done))
+
+    def end(self, outcome: Exception | None = None) -> None:
+        """Say that it is imported, or why not."""
+        ((work, done),) = self.asked
+        assert work is handlers.import_for_tools
+        done(outcome)
+
+
+CONFIGS = {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]}
+CONFIGS |= {"include_synonyms": False, "include_documentation": False}
+MOVES: dict[str, Any] = {"timeout": 30_000, "topics": None}
+
+
+def test_first_requests_of_tools_wait_for_a_worker_and_others_do_not() -> None:
+    """Guards: what tools ask for takes a megabyte, and the first one that asks held the loop for ten milliseconds."""
+    world = World()
+
+    async def scene() -> None:
+        await world.topic(replicas=(1,))
+        imports, table = Imports(), handlers.Handlers()
+        table.import_for_tools_with(imports.run_later)
+        world.broker().dispatcher.handlers = table
+        client, other, peer = await world.client(), await world.client(), await world.peer()
+        await client.ask(ApiKey.LIST_GROUPS, 0)
+        await client.ask(ApiKey.DELETE_TOPICS, 4, topic_names=(), timeout=30_000)
+        assert imports.asked == []
+
+        asking = [
+            asyncio.ensure_future(client.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS)),
+            asyncio.ensure_future(other.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, **MOVES)),
+            asyncio.ensure_future(peer.body(peer.send(ApiKey.CONTROL, 0, b'{"verb": "describe"}'))),
+        ]
+        await world.later(1)
+        assert not any(each.done() for each in asking)
+        # Other clients do not wait.
+        await (await world.client()).ask(ApiKey.LIST_GROUPS, 0)
+
+        world.call(1, imports.end)
+        configs, moves, refused = await asyncio.gather(*asking)
+        assert configs.results[0].error_code == 0
+        assert moves.error_code == 0
+        assert b"without a secret" in refused
+        await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS)
+        assert len(imports.asked) == 1
+
+    world.run(scene)
+
+
+def test_tools_are_served_if_their_code_cannot_be_imported_ahead() -> None:
+    """Each of their requests imports what it needs, then; a connection that was lost meanwhile gets nothing."""
+    world = World()
+
+    async def scene() -> None:
+        await world.topic(replicas=(1,))
+        imports, table = Imports(), handlers.Handlers()
+        table.import_for_tools_with(imports.run_later)
+        world.broker().dispatcher.handlers = table
+        client, lost = await world.client(), await world.client()
+        gone = asyncio.ensure_future(lost.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS))
+        asking = asyncio.ensure_future(client.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS))
+        await world.later(1)
+        lost.transport.close()
+        await world.later(1)
+
+        world.call(1, imports.end, OSError("no descriptors"))
+        assert (await asking).results[0].error_code == 0
+        assert isinstance((await asyncio.gather(gone, return_exceptions=True))[0], Exception)
+        assert [line for line in world.errors.warnings if "could not be imported" in line]
+
+    world.run(scene)
+
+
 def test_commands_about_moves_find_their_code_imported() -> None:
     """Guards: the first of them held the loop for more than ten milliseconds, to import code and schemas."""
     script = """
@@ -78,7 +164,7 @@ preload()
 from syncline.node import handlers
 from tests.cluster import ROOT
 handlers.import_for_brokers()
-handlers.import_for_moves()
+handlers.import_for_tools()
 from syncline.wire.api import ApiKey
 from tests.node.world import World
 

@@ -33,7 +33,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
-from syncline.node.handlers import import_for_brokers, import_for_moves
+from syncline.node.handlers import import_for_brokers
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError, WrongOwnerError
@@ -54,7 +54,7 @@ STOP_TIMEOUT_S = 30.0
 # The exit code of a process that could not use its data directory: other brokers can go on without it.
 DISK_EXIT = 3
 SWITCH_INTERVAL_S = 0.0005
-# After this, code is imported that brokers need among themselves, and for moves: the start itself needs little of it.
+# After this, code is imported that brokers need among themselves: the start itself needs little of it.
 IMPORT_AFTER_S = 1.0
 # The signal that a supervisor sends instead of SIGTERM when it stops the whole cluster.
 STOP_WITH_ALL = signal.SIGUSR2
@@ -204,7 +204,8 @@ class BrokerProcess:
         node.before_long_requests(bursts.begins)
         gives_back = GivesBack(loop, holds, end_threads=disk.end_idle_threads, free=_free_what_is_kept)
         old_garbage = OldGarbage(loop, holds)
-        importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, _import_ahead, _imported)
+        importing = loop.call_later(IMPORT_AFTER_S, disk.run_later, import_for_brokers, _imported)
+        node.import_for_tools_with(disk.run_later)
         log.info("serving clients on port %s", self._client.getsockname()[1])
         await stopped
         importing.cancel()
@@ -257,11 +258,6 @@ class BrokerProcess:
     @staticmethod
     def _listen(listener: socket.socket) -> Listen:
         return Listen(host=HOST, port=listener.getsockname()[1], listener=listener)
-
-
-def _import_ahead() -> None:
-    import_for_brokers()
-    import_for_moves()
 
 
 def _imported(outcome: Exception | None) -> None:

@@ -2,9 +2,12 @@
 
 Which versions a listener serves is a table in `wire`. A handler's module is
 imported at the first request for its key: a broker starts sooner without the
-code for requests that never come.
+code for requests that never come. The first request that only tools make waits
+until a worker has imported what it and those that follow it need.
 """
 
+import logging
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         api_20009_group_rows,
     )
     from syncline.node.broker import Broker
+    from syncline.node.request import Request, Steps
 
     BrokerHandler: TypeAlias = Handler[Broker]
     # Each handler declares what it uses of its broker; mypy checks here that the broker has it.
@@ -86,6 +90,11 @@ if TYPE_CHECKING:
         api_20008_append_times.handle,
         api_20009_group_rows.handle,
     )
+
+log = logging.getLogger("syncline.node")
+
+# Runs a function beside the loop, and calls another one on the loop with its exception or None: `Disk.run_later`.
+RunLater: TypeAlias = Callable[[Callable[[], None], Callable[[Exception | None], None]], object]
 
 # Every broker needs these at its start.
 _EAGER: Final = (api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions)
@@ -126,9 +135,11 @@ _MODULES: Final = (
 )
 
 
+_KEYS: Final = {name: int(name.split("_")[1]) for name in _MODULES}
+
 # What brokers ask each other, and the versions of those that have schemas.
 _AMONG_BROKERS: Final = tuple(
-    name for name in _MODULES if int(name.split("_")[1]) in {23, 56, 62, 63} or int(name.split("_")[1]) >= 20_000
+    name for name, key in _KEYS.items() if key in {23, 56, 62, 63} or (key >= 20_000 and key != ApiKey.CONTROL)
 )
 # What these, and the answers to them, import when they need it.
 _BEHIND_THEM: Final = ("syncline.core.cluster.leader_elections", "syncline.storage.mending", "syncline.wire.stepwise")
@@ -138,16 +149,28 @@ _SCHEMAS: Final = (
     (ApiKey.BROKER_HEARTBEAT, 1),
 )
 
-# What requests of `syncline reassign` and `syncline throttle` need: several of them come at once, and each would hold
-# the loop of a broker for ten milliseconds while its code and its schema are imported.
-_FOR_MOVES: Final = (
+# What only tools ask for. Where one of these requests comes, others follow.
+_BY_TOOLS: Final = frozenset(
+    {
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.CONTROL,
+    }
+)
+# What these requests need. To import the code and the schema of one would hold the loop for up to ten milliseconds, and
+# all of it takes a megabyte of memory, which most brokers never need.
+_FOR_TOOLS: Final = (
     "syncline.core.cluster.config_changes",
     "syncline.core.cluster.reassignments",
     "syncline.node.api.api_32_describe_configs",
     "syncline.node.api.api_35_describe_log_dirs",
+    "syncline.node.api.api_20002_control",
     "syncline.node.controller.reassignments",
 )
-_SCHEMAS_FOR_MOVES: Final = (
+_SCHEMAS_FOR_TOOLS: Final = (
     (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1),
     (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0),
     (ApiKey.METADATA, 12),
@@ -167,11 +190,11 @@ def import_for_brokers() -> None:
     preload_schemas(_SCHEMAS)
 
 
-def import_for_moves() -> None:
-    """Import what commands about moves and throttles ask for, in a worker: on the loop it would hold all requests."""
-    for name in _FOR_MOVES:
+def import_for_tools() -> None:
+    """Import what tools ask for that move and throttle, in a worker: on the loop it would hold all requests."""
+    for name in _FOR_TOOLS:
         import_module(name)
-    preload_schemas(_SCHEMAS_FOR_MOVES)
+    preload_schemas(_SCHEMAS_FOR_TOOLS)
 
 
 class Handlers:
@@ -180,19 +203,58 @@ class Handlers:
     def __init__(self, control_secret: str | None = None) -> None:
         self._control_secret = control_secret
         self._known: dict[int, BrokerHandler] = {int(module.KEY): module.handle for module in _EAGER}
-        self._known.update({int(key): forwarded.handle for key in forwarded.KEYS})
-        self._names = {int(name.split("_")[1]): name for name in _MODULES}
+        self._forwarded: dict[int, BrokerHandler] = {int(key): forwarded.handle for key in forwarded.KEYS}
+        self._names = {key: name for name, key in _KEYS.items()}
+        # Imports what tools need, in a worker, when the first of them asks. None: that is done, or no worker does it.
+        self._run_later: RunLater | None = None
+        # Requests of tools that came meanwhile.
+        self._waiting: list[tuple[Broker, Request]] = []
+
+    def import_for_tools_with(self, run_later: RunLater) -> None:
+        """Have what tools need imported by `run_later` as soon as one of them asks; its request waits for that."""
+        self._run_later = run_later
 
     def get(self, key: int) -> "BrokerHandler | None":
         """Return the handler of a key, None if there is none."""
         handler = self._known.get(key)
-        if handler is None and key in self._names:
-            module = import_module(f"syncline.node.api.{self._names[key]}")
-            handler = cast("BrokerHandler", module.handle)
-            if key == ApiKey.CONTROL:
-                handler = cast("BrokerHandler", module.guarded(self._control_secret))
-            self._known[key] = handler
+        if handler is None and (key in self._forwarded or key in self._names):
+            if key in _BY_TOOLS and self._run_later is not None:
+                return self._wait
+            handler = self._known[key] = self._forwarded.get(key) or self._imported(key)
         return handler
+
+    def _imported(self, key: int) -> "BrokerHandler":
+        module = import_module(f"syncline.node.api.{self._names[key]}")
+        if key == ApiKey.CONTROL:
+            return cast("BrokerHandler", module.guarded(self._control_secret))
+        return cast("BrokerHandler", module.handle)
+
+    def _wait(self, broker: "Broker", request: "Request") -> None:
+        """Serve a request when what tools need is imported."""
+        assert self._run_later is not None, "a request waits for what is imported already"
+        if request.listener != "client":
+            # Other requests of that connection go on meanwhile, in the same receive buffer.
+            request.body = memoryview(bytearray(request.body))
+        request.connection.wait_for(request)
+        self._waiting.append((broker, request))
+        if len(self._waiting) == 1:
+            self._run_later(import_for_tools, self._imported_for_tools)
+
+    def _imported_for_tools(self, outcome: Exception | None) -> None:
+        if outcome is not None:
+            log.warning("what tools ask for could not be imported, which is tried again when asked: %s", outcome)
+        self._run_later = None
+        waiting, self._waiting = self._waiting, []
+        for broker, request in waiting:
+            if request.connection.transport is not None:
+                broker.dispatcher.long_requests.arrived(request, self._serve(broker, request))
+
+    def _serve(self, broker: "Broker", request: "Request") -> "Steps":
+        handler = self.get(request.key)
+        assert handler is not None, f"a request waited that nothing serves: {request}"
+        steps = handler(broker, request)
+        if steps is not None:
+            yield from steps
 
     def replace(self, key: int, handler: "BrokerHandler") -> None:
         """Replace the handler of a key."""
@@ -200,4 +262,4 @@ class Handlers:
 
     def keys(self) -> list[int]:
         """Return every key that has a handler."""
-        return sorted({*self._known, *self._names})
+        return sorted({*self._known, *self._forwarded, *self._names})

@@ -33,7 +33,7 @@ from syncline.node.clients.listening import Listening
 from syncline.node.clock import Clock
 from syncline.node.clockwork import Clockwork
 from syncline.node.connection import Connection
-from syncline.node.handlers import Handlers
+from syncline.node.handlers import Handlers, RunLater
 from syncline.node.lag.cache_window import NOTE_INTERVAL_MS
 from syncline.node.links import Links
 from syncline.node.log_settings import log_settings
@@ -129,6 +129,7 @@ class Node:
         # By name: client, internal, and metrics if they are served.
         self.servers: dict[str, Listening] = {}
         self._is_stopping = False
+        self._handlers = Handlers(spec.control_secret)
         # The connections that this broker makes to others.
         self._holds = holds or LoopHolds(clock)
         self.links = Links(self._holds)
@@ -139,6 +140,10 @@ class Node:
     def before_long_requests(self, begins: Callable[[], object]) -> None:
         """Have this called before each long request of a client is served: it makes many objects. After `start`."""
         self.broker.dispatcher.long_requests.begins = begins
+
+    def import_for_tools_with(self, run_later: RunLater) -> None:
+        """Have the code for requests of tools imported with this, beside the loop, when the first of them comes."""
+        self._handlers.import_for_tools_with(run_later)
 
     async def start(self) -> None:
         """Open, join, serve. Raises `ConfigError`, `StorageError` or `RegistrationRefused`."""
@@ -204,7 +209,7 @@ class Node:
             logs=logs,
             links=self.links,
             holds=self._holds,
-            handlers=Handlers(spec.control_secret),
+            handlers=self._handlers,
             connect=connect,
             on_unfit=self._unfit,
             memory_bytes=spec.memory_bytes,
