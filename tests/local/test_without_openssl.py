@@ -82,3 +82,28 @@ print(sys.modules["ssl"] is ssl is asyncio.sslproto.ssl, sys.modules.get("_hashl
 """
 
     assert printed(script) == "True not imported\n"
+
+
+def test_python_that_leaves_hashes_to_openssl_keeps_it_for_them() -> None:
+    """Some distributions build it so: `hashlib`, and with it `random`, would not import."""
+    script = """
+import sys
+
+HIDDEN = {"_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3"}
+
+class Hides:
+    def find_spec(self, name, path=None, target=None):
+        if name in HIDDEN:
+            raise ModuleNotFoundError(name)
+
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in HIDDEN else find_spec(name, package)
+sys.meta_path.insert(0, Hides())
+from syncline.local.supervisor import preload
+preload()
+import hashlib, random
+print(hashlib.sha256(b"").hexdigest()[:8], sys.modules.get("_hashlib") is not None)
+"""
+
+    assert printed(script) == "e3b0c442 True\n"

@@ -196,9 +196,23 @@ def test_many_partitions_come_back_whatever_they_share(count: int) -> None:
     """New ones of a topic, and some of a topic, of which a few differ in one field each."""
     alike = tuple(record(number, leader=1 + number % 2) for number in range(count))
     odd = (moving(count), record(count + 5, leader_epoch=3), record(count + 7, recovery=Recovery.RECOVERING))
-    batch = (TopicCreated("t", T_ID, alike), PartitionsChanged(T_ID, (*alike[::3], *alike[1::3], *odd)))
+    batch = (TopicCreated("t", T_ID, alike), PartitionsChanged(T_ID, (*alike[::2], *alike[1::2], *odd)))
 
-    assert decode_changes(encode_changes(batch)) == batch
+    text = encode_changes(batch)
+    assert decode_changes(text) == batch
+    assert [f'"{tag}"' in text for tag in ("topic+", "topic", "partitions")] == [count >= MANY, count < MANY, False]
+    assert '"partitions+"' in text, "three more are many in any case"
+
+
+@pytest.mark.parametrize(("distinct", "is_short"), [(MANY // 4, True), (MANY // 4 + 1, False), (MANY, False)])
+def test_many_partitions_that_share_little_are_written_one_by_one(distinct: int, is_short: bool) -> None:
+    """After a long life each has epochs of its own; with places and numbers besides, that would be longer."""
+    partitions = tuple(record(number, partition_epoch=number % distinct) for number in range(MANY))
+    batch = (TopicCreated("t", T_ID, partitions), PartitionsChanged(T_ID, partitions))
+    text = encode_changes(batch)
+
+    assert decode_changes(text) == batch
+    assert text.count("+") == (2 if is_short else 0)
 
 
 def test_many_partitions_take_the_space_of_their_numbers() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from syncline.model.ids import BrokerId
 from syncline.node import handlers
+from syncline.node.controller.private_messages import encode_forward
 from syncline.wire.api import ApiKey
 from tests.cluster import ROOT
 from tests.node.world import World
@@ -127,6 +129,63 @@ def test_first_requests_of_tools_wait_for_a_worker_and_others_do_not() -> None:
         assert b"without a secret" in refused
         await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS)
         assert len(imports.asked) == 1
+
+    world.run(scene)
+
+
+def test_requests_of_tools_wait_for_a_worker_and_no_others() -> None:
+    """Also those that another broker forwards."""
+    imports, table = Imports(), handlers.Handlers()
+    table.import_for_tools_with(imports.run_later)
+    waiting = {key for key in list(table.keys()) if table.get(key) == table._wait}
+
+    assert waiting == {32, 35, 44, 45, 46, 20_002}
+
+
+def test_first_request_of_a_tool_that_is_forwarded_waits_too() -> None:
+    """The broker that the tool asks is not the one that decides, and each imports what it needs."""
+    world = World()
+
+    async def scene() -> None:
+        await world.topic(replicas=(1,))
+        imports, table = Imports(), handlers.Handlers()
+        table.import_for_tools_with(imports.run_later)
+        world.broker().dispatcher.handlers = table
+        peer, other = await world.peer(), await world.peer()
+        # A connection of no registered broker is refused in either case.
+        refusal = b"\x00\x29"
+        groups = encode_forward(ApiKey.DELETE_TOPICS, 4, BrokerId(1))
+        assert (await peer.body(peer.send(ApiKey.FORWARD, 0, groups)))[-2:] == refusal
+        assert imports.asked == []
+
+        moves = encode_forward(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, BrokerId(1))
+        asking = [asyncio.ensure_future(each.body(each.send(ApiKey.FORWARD, 0, moves))) for each in (peer, other)]
+        await world.later(1)
+        assert not any(each.done() for each in asking)
+        world.call(1, imports.end)
+        assert [answer[-2:] for answer in await asyncio.gather(*asking)] == [refusal] * 2
+
+    world.run(scene)
+
+
+def test_requests_that_have_waited_are_served_in_turns_of_their_own() -> None:
+    """Guards: hundreds of first requests held the loop for half a second, in the callback that ended the import."""
+    world = World()
+
+    async def scene() -> None:
+        await world.topic(replicas=(1,))
+        imports, table = Imports(), handlers.Handlers()
+        table.import_for_tools_with(imports.run_later)
+        dispatcher = world.broker().dispatcher
+        dispatcher.handlers = table
+        clients = [await world.client() for _ in range(50)]
+        asking = [asyncio.ensure_future(each.ask(ApiKey.DESCRIBE_CONFIGS, 4, **CONFIGS)) for each in clients]
+        await world.later(1)
+        before = len(dispatcher._stepping)
+        world.call(1, imports.end)
+        assert (before, len(dispatcher._stepping)) == (0, 50)
+
+        assert all(answer.results[0].error_code == 0 for answer in await asyncio.gather(*asking))
 
     world.run(scene)
 

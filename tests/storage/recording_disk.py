@@ -313,6 +313,7 @@ class RecordingFile:
         self.inode = inode
         # Hints: the size at each start of write-out, and the positions before which pages may go.
         self.written_out: list[int] = []
+        self.is_complete = False
         self.dropped_before: list[int] = []
         # Planted faults: raised by the next append (after so many bytes went in), sync, or truncation.
         self.append_fault: tuple[int, OSError] | None = None
@@ -380,6 +381,7 @@ class RecordingFile:
 
     def write_out(self, *, is_last: bool = False) -> None:
         self.written_out.append(self.size_bytes)
+        self.is_complete = is_last
 
     def drop_before(self, position: int) -> int:
         self.dropped_before.append(position)

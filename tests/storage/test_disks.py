@@ -459,20 +459,30 @@ def test_large_file_has_blocks_ahead_until_it_is_complete(reserving_disk: RealDi
         assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
 
 
-def test_complete_file_is_given_no_more_blocks(reserving_disk: RealDisk, tmp_path: Path) -> None:
-    """What the thread still has to do comes after that. What an earlier process had left over goes, too."""
+def test_closed_file_keeps_no_blocks_ahead(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """A broker that is stopped leaves none behind."""
     file = _grown(reserving_disk, tmp_path / "log", 80)
     until(lambda: _blocks_bytes(file) > file.size_bytes + (1 << 20))
     file.close()
-    again = reserving_disk.open(file.path)
-    assert _blocks_bytes(file) > file.size_bytes + (1 << 20)
-    again.write_out(is_last=True)
-    again.append([bytes(8 << 20)])
-    again.write_out()
-    reserving_disk.close()
 
-    assert again.size_bytes == 88 << 20
-    assert _blocks_bytes(again) < again.size_bytes + (1 << 20)
+    assert Path(file.path).stat().st_size == 80 << 20
+    assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
+
+
+def test_blocks_that_a_dead_process_has_left_over_go_with_the_complete_file(
+    reserving_disk: RealDisk, tmp_path: Path
+) -> None:
+    """The next one does not know of them."""
+    path = tmp_path / "log"
+    path.write_bytes(bytes(64 << 20))
+    with path.open("rb+") as dead:
+        assert reserving_disk._recycler.blocks.reserve(dead.fileno(), 64 << 20) == (64 << 20) + AHEAD_BYTES
+    file = reserving_disk.open(str(path))
+    assert _blocks_bytes(file) >= file.size_bytes + AHEAD_BYTES
+    file.write_out(is_last=True)
+
+    until(lambda: _blocks_bytes(file) < file.size_bytes + (1 << 20))
+    assert path.stat().st_size == file.size_bytes == 64 << 20
 
 
 def test_cut_file_is_given_blocks_behind_its_new_end(reserving_disk: RealDisk, tmp_path: Path) -> None:
@@ -488,25 +498,94 @@ def test_cut_file_is_given_blocks_behind_its_new_end(reserving_disk: RealDisk, t
     assert Path(file.path).stat().st_size == file.size_bytes == 78 << 20
 
 
-def test_refused_reservation_is_asked_for_once_and_appends_go_on(
-    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class SlowBlocks:
+    """A call that reserves when the test says so."""
+
+    def __init__(self, disk: RealDisk) -> None:
+        self._call = disk._recycler.blocks._fallocate
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        disk._recycler.blocks._fallocate = self.fallocate
+
+    def fallocate(self, descriptor: int, mode: int, position: int, size: int) -> int:
+        """Wait, and reserve."""
+        self.begun.set()
+        assert self.may_go_on.wait(30)
+        assert self._call is not None
+        return self._call(descriptor, mode, position, size)
+
+
+def test_loop_does_not_wait_while_blocks_are_reserved(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """Not for another file, and not for the same one: what the thread reserves meanwhile is given back after it."""
+    slow = SlowBlocks(reserving_disk)
+    other = _grown(reserving_disk, tmp_path / "other", 48)
+    file = _grown(reserving_disk, tmp_path / "log", 64)
+    assert slow.begun.wait(10)
+    # Each of these would wait for good.
+    for each in (other, file):
+        each.write_out()
+        each.write_out(is_last=True)
+    slow.may_go_on.set()
+    reserving_disk.close()
+
+    assert Path(file.path).stat().st_size == file.size_bytes == 64 << 20
+    assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
+
+
+def test_complete_file_that_grows_again_loses_nothing(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """A segment becomes the last one again when those behind it are cut off; the thread may still have to end it."""
+    slow = SlowBlocks(reserving_disk)
+    grown = _grown(reserving_disk, tmp_path / "grown", 64)
+    assert slow.begun.wait(10)
+    cut = _grown(reserving_disk, tmp_path / "cut", 80)
+    for file in (grown, cut):
+        file.write_out(is_last=True)
+    cut.truncate(30 << 20)
+    for file in (grown, cut):
+        file.append([b"end"])
+    slow.may_go_on.set()
+    reserving_disk.close()
+
+    for file, size_mb in ((grown, 64), (cut, 30)):
+        assert Path(file.path).stat().st_size == file.size_bytes == (size_mb << 20) + 3
+        assert bytes(file.read(size_mb << 20, 10)) == b"end"
+
+
+def test_file_that_was_cut_while_blocks_are_due_is_given_none_behind_its_old_end(
+    reserving_disk: RealDisk, tmp_path: Path
 ) -> None:
-    """As on a file system without them, or on a full one: if there is no room, the append says so."""
+    """The thread comes to it with an end that is gone."""
+    slow = SlowBlocks(reserving_disk)
+    _grown(reserving_disk, tmp_path / "first", 64)
+    assert slow.begun.wait(10)
+    file = _grown(reserving_disk, tmp_path / "log", 96)
+    file.truncate(20 << 20)
+    slow.may_go_on.set()
+    reserving_disk.close()
+
+    assert _blocks_bytes(file) < (20 << 20) + (1 << 20)
+
+
+@pytest.mark.parametrize(("refusal", "count"), [(errno.EOPNOTSUPP, 1), (errno.ENOSPC, 5)])
+def test_refused_reservation_lets_appends_go_on(
+    real_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int, count: int
+) -> None:
+    """A file system without reservations is asked once, one without room with each step: appends tell of that."""
     asked: list[tuple[int, int, int]] = []
 
     def refused(_descriptor: int, mode: int, position: int, size: int) -> int:
         asked.append((mode, position, size))
+        ctypes.set_errno(refusal)
         return -1
 
     if not real_disk._recycler.is_available:
         pytest.skip("sync_file_range is missing here")
     monkeypatch.setattr(real_disk._recycler.blocks, "_fallocate", refused)
     file = _grown(real_disk, tmp_path / "log", 64)
-    until(lambda: asked)
-    for _ in range(4):
+    for step in range(1, 5):
+        until(lambda step=step: len(asked) == min(step, count))  # type: ignore[misc]
         file.append([bytes(8 << 20)])
         file.write_out()
     real_disk.close()
 
-    assert asked == [(1, 64 << 20, AHEAD_BYTES)]
+    assert asked == [(1, (64 + 8 * step) << 20, AHEAD_BYTES) for step in range(count)]
     assert file.size_bytes == 96 << 20

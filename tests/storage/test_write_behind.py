@@ -207,6 +207,9 @@ def test_rolled_segment_is_written_out_and_goes_in_its_turn(directory: LogDirect
 
     assert old.written_out == [old.size_bytes]
     assert old.dropped_before == [old.size_bytes]
+    # Blocks are reserved ahead of the one that grows alone.
+    assert (old.is_complete, file_of(log).is_complete) == (True, False)
+    assert file_of(log).written_out
 
 
 def test_truncated_log_is_given_back_no_further_than_it_reaches(directory: LogDirectory) -> None:

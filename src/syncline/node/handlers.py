@@ -191,7 +191,7 @@ def import_for_brokers() -> None:
 
 
 def import_for_tools() -> None:
-    """Import what tools ask for that move and throttle, in a worker: on the loop it would hold all requests."""
+    """Import what tools ask for, in a worker: on the loop it would hold all requests."""
     for name in _FOR_TOOLS:
         import_module(name)
     preload_schemas(_SCHEMAS_FOR_TOOLS)
@@ -218,8 +218,8 @@ class Handlers:
         """Return the handler of a key, None if there is none."""
         handler = self._known.get(key)
         if handler is None and (key in self._forwarded or key in self._names):
-            if key in _BY_TOOLS and self._run_later is not None:
-                return self._wait
+            if self._run_later is not None and (key in _BY_TOOLS or key == ApiKey.FORWARD):
+                return self._forward if key == ApiKey.FORWARD else self._wait
             handler = self._known[key] = self._forwarded.get(key) or self._imported(key)
         return handler
 
@@ -228,6 +228,15 @@ class Handlers:
         if key == ApiKey.CONTROL:
             return cast("BrokerHandler", module.guarded(self._control_secret))
         return cast("BrokerHandler", module.handle)
+
+    def _forward(self, broker: "Broker", request: "Request") -> "Steps | None":
+        """Serve what another broker forwards, when what it needs is imported."""
+        # The message begins with the key.
+        key = int.from_bytes(request.body[request.position : request.position + 2], "big", signed=True)
+        if key in _BY_TOOLS:
+            self._wait(broker, request)
+            return None
+        return self._imported(ApiKey.FORWARD)(broker, request)
 
     def _wait(self, broker: "Broker", request: "Request") -> None:
         """Serve a request when what tools need is imported."""
@@ -247,7 +256,7 @@ class Handlers:
         waiting, self._waiting = self._waiting, []
         for broker, request in waiting:
             if request.connection.transport is not None:
-                broker.dispatcher.long_requests.arrived(request, self._serve(broker, request))
+                broker.dispatcher.long_requests.arrived(request, self._serve(broker, request), has_waited=True)
 
     def _serve(self, broker: "Broker", request: "Request") -> "Steps":
         handler = self.get(request.key)

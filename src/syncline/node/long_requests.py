@@ -69,11 +69,15 @@ class LongRequests:
         """What the requests take that are being served."""
         return self._served_bytes
 
-    def arrived(self, request: Request, steps: Steps) -> None:
-        """Serve a request, or put it in line if it is long and there is no room."""
+    def arrived(self, request: Request, steps: Steps, *, has_waited: bool = False) -> None:
+        """Serve a request, or put it in line if it is long and there is no room.
+
+        Of those that have waited, whose connections wait already, many come at once: each has turns of its own.
+        """
+        begin = self._stepping.queue if has_waited else self._stepping.begin
         cost_bytes = cost_of(request)
         if not cost_bytes:
-            self._stepping.begin(request, steps)
+            begin(request, steps)
             return
         request.line = self
         # Its body stays in the receive buffer, also while it is in line.
@@ -81,7 +85,7 @@ class LongRequests:
         if self._line or not self._has_room(cost_bytes):
             self._line[request] = steps
         else:
-            self._serve(request, steps, self._stepping.begin)
+            self._serve(request, steps, begin)
 
     def parked(self, request: Request, kept_bytes: int) -> None:
         """Count what a long request keeps for its connection, and serve the next ones: it waits for an event."""

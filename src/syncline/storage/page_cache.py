@@ -21,7 +21,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, Protocol
 
-from syncline.storage.reserved_blocks import NOTHING_MORE, ReservedBlocks
+from syncline.storage.reserved_blocks import FILE_BYTES_MIN, ReservedBlocks, give_back
 
 _WRITE: Final = 2
 _WAIT_BEFORE_WRITE_WAIT_AFTER: Final = 7
@@ -39,9 +39,23 @@ class Descriptor(Protocol):
 
 
 class Ranges:
-    """What of a file is to be written out, and dropped; what is asked for meanwhile is added to what waits."""
+    """What of a file is to be written out, and dropped; what is asked for meanwhile is added to what waits.
 
-    __slots__ = ("_lock", "_waits", "drop_from", "drop_to", "error", "file", "reserved_to", "write_from", "write_to")
+    Also how far it has blocks, and its size if it is complete: then the thread may cut off the blocks behind it.
+    """
+
+    __slots__ = (
+        "_complete_bytes",
+        "_lock",
+        "_reserved_to",
+        "_waits",
+        "drop_from",
+        "drop_to",
+        "error",
+        "file",
+        "write_from",
+        "write_to",
+    )
 
     def __init__(self, file: Descriptor, start: int) -> None:
         self.file = file
@@ -50,7 +64,9 @@ class Ranges:
         # What write-out has failed with: the kernel tells it once for each open file, so a later sync has to.
         self.error: OSError | None = None
         self.write_from = self.write_to = self.drop_from = self.drop_to = start
-        self.reserved_to = 0
+        self._reserved_to = 0
+        # -1: it grows.
+        self._complete_bytes = -1
 
     def add(self, *, write_to: int = 0, drop_to: int = 0) -> tuple[bool, bool]:
         """Move the ends; return whether there is anything new, and whether the thread has to be told."""
@@ -60,6 +76,20 @@ class Ranges:
             self.write_to, self.drop_to = max(self.write_to, write_to), max(self.drop_to, drop_to)
             waited, self._waits = self._waits, True
             return True, not waited
+
+    def complete(self, size: int) -> bool:
+        """Take note that the file does not grow beyond this size; return whether the thread has to be told."""
+        with self._lock:
+            if size < FILE_BYTES_MIN and not self._reserved_to:
+                return False
+            self._complete_bytes = size
+            waited, self._waits = self._waits, True
+            return not waited
+
+    def grows_again(self) -> None:
+        """Take note that the file is not complete after all."""
+        with self._lock:
+            self._complete_bytes = -1
 
     def take(self) -> tuple[int, int, int, int]:
         """Return the two ranges, and begin anew behind them."""
@@ -72,12 +102,42 @@ class Ranges:
             return taken
 
     def cut(self, size: int) -> None:
-        """Take note that the file was cut to this size."""
+        """Take note that the file will be cut to this size, before that is done: the thread must not undo it."""
         with self._lock:
             self.write_from, self.write_to = min(self.write_from, size), min(self.write_to, size)
             self.drop_from, self.drop_to = min(self.drop_from, size), min(self.drop_to, size)
-            if self.reserved_to != NOTHING_MORE:
-                self.reserved_to = min(self.reserved_to, size)
+            self._reserved_to = min(self._reserved_to, size)
+            self._complete_bytes = -1
+
+    def close(self, descriptor: int, size: int) -> None:
+        """Give back what is left over of a file of this size, which is about to be closed."""
+        with self._lock:
+            if self._complete_bytes >= 0 or self._reserved_to > size:
+                self._complete_bytes = size
+        self.give_back(descriptor)
+
+    # In the thread.
+
+    def give_back(self, descriptor: int) -> bool:
+        """Give back the blocks behind the end of a complete file; return whether it is complete."""
+        with self._lock:
+            if self._complete_bytes < 0:
+                return False
+            with contextlib.suppress(OSError):  # Then they stay until the file is removed.
+                give_back(descriptor, self._complete_bytes)
+            self._complete_bytes, self._reserved_to = -1, 0
+            return True
+
+    def reserve(self, blocks: ReservedBlocks, descriptor: int, end: int) -> None:
+        """Reserve blocks for what follows the position `end`, unless there are enough, or it was cut off meanwhile."""
+        with self._lock:
+            if self._complete_bytes >= 0 or end > self.write_to or not blocks.are_due(end, self._reserved_to):
+                return
+            start = max(end, self._reserved_to)
+        # Without the lock: the loop never waits for this, unless it appends to the same file.
+        reserved_to = blocks.reserve(descriptor, start)
+        with self._lock:
+            self._reserved_to = max(self._reserved_to, reserved_to)
 
 
 class PageCacheRecycler:
@@ -97,9 +157,11 @@ class PageCacheRecycler:
         """Whether this operating system has the system call."""
         return self._sync_file_range is not None
 
-    def write_out(self, ranges: Ranges, end: int) -> None:
-        """Have write-out started of what is new up to here."""
+    def write_out(self, ranges: Ranges, end: int, *, is_last: bool) -> None:
+        """Have write-out started of what is new up to here; `is_last`: the file does not grow on."""
         self._submit(ranges, *ranges.add(write_to=end))
+        if is_last:
+            self._submit(ranges, True, ranges.complete(end))
 
     def drop(self, ranges: Ranges, end: int) -> bool:
         """Have what was not dropped yet dropped up to here; return whether there is any."""
@@ -131,7 +193,8 @@ class PageCacheRecycler:
                 write_from, write_to, drop_from, drop_to = ranges.take()
                 if write_to > write_from:
                     self._write(descriptor, write_from, write_to - write_from, _WRITE)
-                    self.blocks.reserve(ranges, descriptor, write_to)
+                if not ranges.give_back(descriptor):
+                    ranges.reserve(self.blocks, descriptor, write_to)
                 if drop_to > drop_from:
                     self._drop(descriptor, drop_from, drop_to - drop_from)
             except OSError as error:

@@ -219,6 +219,7 @@ class RealFile:
         self._holders = 0
         self._is_closed = False
         self._is_broken = False
+        self._is_complete = False
         self._expects_jumps = False
         # The last look that did not find all: its position, and how many bytes it found.
         self._missed = (-1, UNMEASURED)
@@ -232,6 +233,9 @@ class RealFile:
             raise BrokenFileError(errno.EIO, "an earlier append failed half-way", self.path)
         if self._is_closed:
             raise _closed(self.path)
+        if self._is_complete:
+            self._is_complete = False
+            self._ranges.grows_again()
         size = self.size_bytes
         try:
             if len(parts) == 1:
@@ -332,9 +336,9 @@ class RealFile:
         """Cut the file to `size` bytes."""
         if self._is_closed:
             raise _closed(self.path)
+        self._ranges.cut(size)
         os.ftruncate(self._descriptor, size)
         self.size_bytes = size
-        self._ranges.cut(size)
         self._own_from = min(self._own_from, size)
 
     def sync(self) -> None:
@@ -355,9 +359,8 @@ class RealFile:
         """Have a thread start write-out of what is new, and reserve blocks for what comes next."""
         if self._recycler is None or self._is_closed:
             return
-        if is_last:
-            self._recycler.blocks.complete(self._ranges, self._descriptor, self.size_bytes)
-        self._recycler.write_out(self._ranges, self.size_bytes)
+        self._is_complete = is_last
+        self._recycler.write_out(self._ranges, self.size_bytes, is_last=is_last)
 
     def drop_before(self, position: int) -> int:
         """Have a thread free the page cache of what this process has written before a position."""
@@ -382,6 +385,7 @@ class RealFile:
             if self._is_closed:
                 return
             self._is_closed = True
+            self._ranges.close(self._descriptor, self.size_bytes)
             if self._holders:
                 return
         os.close(self._descriptor)

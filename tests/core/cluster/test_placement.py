@@ -41,3 +41,37 @@ def test_replicas_are_in_different_racks(start: int) -> None:
     placed = place(brokers, partitions=4, replication_factor=2, below=lambda bound: start if bound > start else 0)
 
     assert all(rack[first] != rack[second] for first, second in placed)
+
+
+@given(
+    count=st.integers(1, 6),
+    spare=st.integers(0, 3),
+    partitions=st.integers(1, 60),
+    factor=st.integers(1, 9),
+    first=st.integers(0, 20),
+    start=st.integers(0, 5),
+)
+def test_each_partition_has_the_replicas_of_its_number(
+    count: int, spare: int, partitions: int, factor: int, first: int, start: int
+) -> None:
+    """The leader, others from as many places after it as there were rounds, and fenced brokers in their own turns."""
+    active, fenced = [*range(1, count + 1)], [*range(count + 1, count + spare + 1)]
+    factor = min(factor, count + spare)
+    brokers = {each: broker(each) for each in active} | {each: broker(each, fenced=True) for each in fenced}
+    start %= count
+
+    placed = place(
+        brokers, partitions=partitions, replication_factor=factor, below=lambda _: start, first_partition=first
+    )
+
+    shift = start
+    expected = []
+    for number in range(first, first + partitions):
+        shift += number > 0 and number % count == 0
+        leader = (start + number) % count
+        others = [*range(leader + 1, leader + count)]
+        turned = [others[(shift + step) % (count - 1)] for step in range(count - 1)]
+        row = [active[place % count] for place in (leader, *turned)][:factor]
+        row += [fenced[(start + number + step) % spare] for step in range(factor - len(row))]
+        expected.append(tuple(row))
+    assert list(placed) == expected

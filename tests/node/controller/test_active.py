@@ -20,6 +20,7 @@ from syncline.model.metadata import (
     ControllerChanged,
     MetadataImage,
     PartitionRecord,
+    PartitionsChanged,
     ProducerIdsAllocated,
     TopicCreated,
 )
@@ -177,6 +178,37 @@ def test_decision_about_many_partitions_is_committed_in_the_next_turn() -> None:
         assert (at_once, answers) == ([], [])
         assert stage.answers == ["many", "none"]
         assert len(stage.controller.image.topics["t"].partitions) == COMMITTED_AT_ONCE + 1
+        stage.controller.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_decisions_after_one_about_many_partitions_are_committed_as_ever(grows: bool) -> None:
+    """A new topic, or more partitions of one; a small decision begins a commit at once again."""
+
+    async def test() -> None:
+        stage = Stage()
+        stage.store.finish()
+        first = 1 if grows else 0
+        many = tuple(
+            PartitionRecord(number, 1, 0, 0, (1,), (1,)) for number in range(first, first + COMMITTED_AT_ONCE + 1)
+        )
+        topic_id = UUID(int=7)
+        if grows:
+            new = (TopicCreated("t", topic_id, (PartitionRecord(0, 1, 0, 0, (1,), (1,)),)),)
+            stage.controller.decide(lambda _image, _version: Decision(new, "new", WHY), stage.answers.append)
+            stage.store.finish()
+        change = PartitionsChanged(topic_id, many) if grows else TopicCreated("t", topic_id, many)
+        stage.controller.decide(lambda _image, _version: Decision((change,), "many", WHY), stage.answers.append)
+        assert stage.store.commits == []
+        await asyncio.sleep(0)
+        stage.store.finish()
+        stage.decide(1, "small")
+
+        assert len(stage.store.commits) == 1
+        stage.store.finish()
+        assert stage.answers == (["new"] if grows else []) + ["many", "small"]
         stage.controller.stop()
 
     run(test)

@@ -44,7 +44,7 @@ class ArrivingPartitions:
         return len(self._waiting)
 
     def in_turn(self, work: Callable[[], None]) -> None:
-        """Do what an image with many partitions takes in a turn of the loop of its own, unless the broker stops."""
+        """Apply an image with many partitions in the next turn of the loop, unless the broker stops before."""
         self._loop.call_soon(self._turn, work)
 
     def _turn(self, work: Callable[[], None]) -> None:

@@ -2,9 +2,9 @@
 
 The order matters. Brokers come first (only live ones count), then configurations, then deletions, then throttles, which
 bound the first fetch, and finally roles.
-A disk error of one partition does not keep others from getting their roles. No code acts on a newer image before
-it is applied. Then only partitions are missing that the broker did not host before, if there are many of them: they
-follow in slices, and the next image waits for them.
+A disk error of one partition does not keep others from getting their roles. Nothing that concerns partitions acts on a
+newer image before it is applied. Then only partitions are missing that the broker did not host before, if there are
+many of them: they follow in slices, and the next image waits for them.
 
 An image in which large topics have changed is applied in a turn of the loop of its own: to read it took one already.
 """
@@ -41,8 +41,8 @@ from syncline.storage.errors import StorageError, refusal_of
 
 log = logging.getLogger("syncline.node")
 
-# An image is applied with its news if topics that have changed have no more partitions: for ten thousand, to read the
-# news takes 4 ms, and to apply them 6.
+# An image is applied in the turn that read it if the topics that changed have no more partitions than this together:
+# for ten thousand, to read takes 4 ms, and to apply 6.
 APPLIED_AT_ONCE: Final = 500
 
 
