@@ -498,6 +498,17 @@ def test_cut_file_is_given_blocks_behind_its_new_end(reserving_disk: RealDisk, t
     assert Path(file.path).stat().st_size == file.size_bytes == 78 << 20
 
 
+def test_close_cuts_off_nothing_that_was_written_by_others(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """To give blocks back sets the size: of a file that has grown meanwhile, that would take records away."""
+    file = _grown(reserving_disk, tmp_path / "log", 80)
+    until(lambda: _blocks_bytes(file) > file.size_bytes + (1 << 20))
+    again = reserving_disk.open(file.path)
+    again.append([b"more"])
+    file.close()
+
+    assert Path(file.path).stat().st_size == (80 << 20) + 4
+
+
 class SlowBlocks:
     """A call that reserves when the test says so."""
 

@@ -47,8 +47,9 @@ class ReservedBlocks:
 
 
 def give_back(descriptor: int, size: int) -> None:
-    """Give back the blocks behind the end of a file of this size. Raises OSError."""
-    os.ftruncate(descriptor, size)
+    """Give back the blocks behind the end of a file, unless its size is another one by now. Raises OSError."""
+    if os.fstat(descriptor).st_size == size:
+        os.ftruncate(descriptor, size)
 
 
 def _load_fallocate() -> Fallocate | None:
