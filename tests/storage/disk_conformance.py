@@ -64,6 +64,22 @@ class DiskConformance:
         assert bytes(file.read(8, 10)) == b"89"
         assert bytes(file.read(20, 1)) == b""
 
+    def test_hot_range_is_what_was_just_written_or_nothing(self, disk: Disk, home: str) -> None:
+        """Not every disk can send; none gives out bytes that it does not have, or that it has not written."""
+        file = disk.open(f"{home}/x", create=True)
+        file.append([b"0123456789"])
+        found = file.hot_range(2, 5)
+        if found is not None:
+            assert (len(found), bytes(found.read()), bytes(found.read(3))) == (5, b"23456", b"56")
+
+        assert file.hot_range(6, 5) is None
+        file.close()
+        again = disk.open(f"{home}/x")
+        assert again.hot_range(2, 5) is None
+        again.append([b"abc"])
+        found = again.hot_range(10, 3)
+        assert found is None or bytes(found.read()) == b"abc"
+
     def test_read_resident_returns_all_or_nothing(self, disk: Disk, home: str) -> None:
         """What is not wholly in memory, or does not exist, is None."""
         file = disk.open(f"{home}/x", create=True)

@@ -344,6 +344,9 @@ class RecordingFile:
             raise error
         self._disk._do(Write(self.inode, size, data))
 
+    def hot_range(self, position: int, size: int) -> None:
+        """No kernel could send from here."""
+
     def read_resident(self, position: int, size: int) -> bytes | None:
         self._check_open()
         data = self._disk.image.contents[self.inode][position : position + size]

@@ -115,7 +115,7 @@ def broker(
 ) -> None:
     """Run one broker in the foreground. Brokers with the same data directory form one cluster."""
     from syncline.local.broker_process import BrokerProcess
-    from syncline.local.ports import HOST, listen, listen_for_metrics, port_of
+    from syncline.local.ports import HOST, listen, listen_between, listen_for_metrics, port_of
     from syncline.model.broker_config import BrokerConfig
 
     configs = checked_configs(config, profile)
@@ -124,7 +124,7 @@ def broker(
     resolved = BrokerConfig.resolve(configs)
     backlog = resolved.socket_listen_backlog_size
     client = listen(port, backlog=backlog)
-    internal = listen(internal_port, "--internal-port", backlog=backlog)
+    internal = listen_between(internal_port, resolved)
     metrics = listen_for_metrics([broker_id], resolved.metrics_port, {}).get(broker_id)
     where = f"{HOST}:{port_of(client)}"
     metrics_url = None if metrics is None else f"http://{HOST}:{port_of(metrics)}/metrics"
@@ -141,7 +141,7 @@ def broker(
         config=configs,
         cluster_size=cluster_size,
         client_listener=client,
-        internal_listener=internal,
+        internal=internal,
         metrics_listener=metrics,
         on_serving=serving,
     )

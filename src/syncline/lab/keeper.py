@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncline.local.broker_process import BrokerProcess
-from syncline.local.ports import listen, port_of
+from syncline.local.ports import BetweenBrokers, listen, port_of
 from syncline.local.private_files import FILE_MODE
 from syncline.local.supervisor import FAILURE_BYTES_MAX, SERVING, preload
 
@@ -140,7 +140,7 @@ class Keeper:
             config={**self._config, **config},
             cluster_size=self._cluster_size,
             client_listener=client,
-            internal_listener=internal,
+            internal=BetweenBrokers(internal, None),
             supervisor_alive_fd=self._alive_reader,
             on_serving=lambda: ready.send(SERVING),
             on_failed=lambda why: ready.send(why.encode()[:FAILURE_BYTES_MAX]),

@@ -45,6 +45,7 @@ else:
     uvloop = None
 
 if TYPE_CHECKING:
+    from syncline.local.ports import BetweenBrokers
     from syncline.node.metrics.scrape import ProcessFigures
 
 log = logging.getLogger("syncline.local")
@@ -86,7 +87,7 @@ class BrokerProcess:
         config: Mapping[str, str],
         cluster_size: int,
         client_listener: socket.socket,
-        internal_listener: socket.socket,
+        internal: "BetweenBrokers",
         metrics_listener: socket.socket | None = None,
         supervisor_alive_fd: int | None = None,
         on_serving: Callable[[], object] = lambda: None,
@@ -98,7 +99,7 @@ class BrokerProcess:
         self._config = dict(config)
         self._cluster_size = cluster_size
         self._client = client_listener
-        self._internal = internal_listener
+        self._internal = internal
         self._metrics = metrics_listener
         self._supervisor_alive_fd = supervisor_alive_fd
         self._do_all_stop = False
@@ -173,7 +174,7 @@ class BrokerProcess:
                 broker_id=self._broker_id,
                 log_directory=str(self._log_directory),
                 client=self._listen(self._client),
-                internal=self._listen(self._internal),
+                internal=self._listen(self._internal.tcp)._replace(beside=self._internal.beside),
                 config=self._config,
                 rack=self._config.get("broker.rack"),
                 cluster_size=self._cluster_size,

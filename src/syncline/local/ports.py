@@ -7,9 +7,14 @@ starts. All sockets listen only on 127.0.0.1.
 
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from syncline.local.layout import LocalClusterError
+from syncline.node.unix_sockets.names import listen_beside
+
+if TYPE_CHECKING:
+    from syncline.model.broker_config import BrokerConfig
 
 HOST = "127.0.0.1"
 # Where the configuration of the brokers is not known.
@@ -34,6 +39,32 @@ def listen(port: int, option: str = "--port", *, backlog: int = BACKLOG) -> sock
         raise LocalClusterError(f"port {port} {reason}. Choose another with {option}, or 0 for a free one.") from None
     listener.setblocking(False)
     return listener
+
+
+class BetweenBrokers(NamedTuple):
+    """Where a broker listens for the others: on a port, and on a Unix domain socket where there can be one."""
+
+    tcp: socket.socket
+    beside: socket.socket | None
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return port_of(self.tcp)
+
+    def close(self) -> None:
+        """Close both."""
+        self.tcp.close()
+        if self.beside is not None:
+            self.beside.close()
+
+
+def listen_between(port: int, config: "BrokerConfig") -> BetweenBrokers:
+    """Return the listeners of a broker for the others; `LocalClusterError` names a port that is in use."""
+    backlog = config.socket_listen_backlog_size
+    tcp = listen(port, "--internal-port", backlog=backlog)
+    beside = listen_beside(port_of(tcp), backlog) if config.inter_broker_unix_socket_enable else None
+    return BetweenBrokers(tcp, beside)
 
 
 def listen_all(
@@ -109,6 +140,14 @@ def listen_for_metrics(broker_ids: list[int], port: int, remembered: dict[int, i
             listener.close()
         raise
     return listeners
+
+
+def close_all(*listeners: Mapping[int, socket.socket] | Mapping[int, BetweenBrokers], but: int = 0) -> None:
+    """Close the listeners of all brokers, but for those of one."""
+    for some in listeners:
+        for broker_id, listener in some.items():
+            if broker_id != but:
+                listener.close()
 
 
 def port_of(listener: socket.socket) -> int:

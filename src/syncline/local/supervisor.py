@@ -29,7 +29,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
-from syncline.local.ports import HOST, listen, listen_all, listen_for_metrics, port_of
+from syncline.local.ports import (
+    HOST,
+    BetweenBrokers,
+    close_all,
+    listen,
+    listen_all,
+    listen_between,
+    listen_for_metrics,
+    port_of,
+)
 from syncline.local.private_files import FILE_MODE, keep_files_private
 from syncline.local.without_openssl import spare_openssl
 from syncline.model.immutable import Immutable
@@ -127,7 +136,7 @@ class Supervisor:
         config = self._config()
         backlog = config.socket_listen_backlog_size
         listeners = listen_all(broker_ids, self._spec.ports, self._layout.remembered_ports(), backlog=backlog)
-        internal = {broker_id: listen(0, backlog=backlog) for broker_id in broker_ids}
+        internal = {broker_id: listen_between(0, config) for broker_id in broker_ids}
         metrics = listen_for_metrics(broker_ids, config.metrics_port, self._layout.remembered_metrics_ports())
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
         self._layout.remember_metrics_ports({broker_id: port_of(listener) for broker_id, listener in metrics.items()})
@@ -147,8 +156,7 @@ class Supervisor:
         try:
             for broker_id in broker_ids:
                 self._fork(broker_id, listeners, internal, metrics)
-            for listener in (*listeners.values(), *internal.values(), *metrics.values()):
-                listener.close()
+            close_all(listeners, internal, metrics)
             self._watch(wake_reader)
         finally:
             self._stop_children()
@@ -172,7 +180,7 @@ class Supervisor:
         self,
         broker_id: int,
         listeners: Mapping[int, socket.socket],
-        internal: Mapping[int, socket.socket],
+        internal: Mapping[int, BetweenBrokers],
         metrics: Mapping[int, socket.socket],
     ) -> None:
         ready, child_ready = socket.socketpair()
@@ -196,9 +204,7 @@ class Supervisor:
                 ready.close()
                 os.close(self._alive_writer)
                 signal.set_wakeup_fd(-1)
-                for other, listener in (*listeners.items(), *internal.items(), *metrics.items()):
-                    if other != broker_id:
-                        listener.close()
+                close_all(listeners, internal, metrics, but=broker_id)
                 for child in self._children.values():
                     if child.ready is not None:
                         child.ready.close()
@@ -218,7 +224,7 @@ class Supervisor:
             broker_id=broker_id,
             pid=pid,
             port=port,
-            internal_port=port_of(internal[broker_id]),
+            internal_port=internal[broker_id].port,
             metrics_port=port_of(metrics[broker_id]) if broker_id in metrics else None,
             started_at_s=time.monotonic(),
             ready=ready,
@@ -230,7 +236,7 @@ class Supervisor:
         self,
         broker_id: int,
         client: socket.socket,
-        internal: socket.socket,
+        internal: BetweenBrokers,
         metrics: socket.socket | None,
         ready: socket.socket,
     ) -> int:
@@ -259,7 +265,7 @@ class Supervisor:
             config={"fault.injection.enable": "true", **self._spec.config_of(broker_id)},
             cluster_size=self._broker_count,
             client_listener=client,
-            internal_listener=internal,
+            internal=internal,
             metrics_listener=metrics,
             supervisor_alive_fd=self._alive_reader,
             on_serving=lambda: ready.send(SERVING),
@@ -430,9 +436,9 @@ class Supervisor:
     def _restart(self, child: Child) -> None:
         broker_id = child.broker_id
         with contextlib.ExitStack() as stack:
-            backlog = self._config().socket_listen_backlog_size
-            client = stack.enter_context(listen(child.port, backlog=backlog))
-            internal = stack.enter_context(listen(0, backlog=backlog))
+            config = self._config()
+            client = stack.enter_context(listen(child.port, backlog=config.socket_listen_backlog_size))
+            internal = stack.enter_context(contextlib.closing(listen_between(0, config)))
             metrics: dict[int, socket.socket] = {}
             if child.metrics_port is not None:
                 metrics = listen_for_metrics([broker_id], 0, {broker_id: child.metrics_port})

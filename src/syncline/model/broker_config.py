@@ -120,6 +120,9 @@ class BrokerConfig:
         " while eligible.leader.replicas.enable is true.", own=True)
     initial_broker_registration_timeout_ms: int = setting(INT, 60_000, READ_ONLY,
         "A broker that cannot register for this long gives up its start.")
+    inter_broker_unix_socket_enable: bool = setting(BOOLEAN, True, READ_ONLY,
+        "Whether brokers of one machine replicate over Unix domain sockets, which takes them less processor time, and"
+        " not over TCP, which other programs can record.", own=True)
     internal_log_segment_bytes: int | None = setting(INT, None, CLUSTER_WIDE,
         "Smaller segments than Kafka allows, for tests.", check=at_least(1), hidden=True)
     journal_enable: bool = setting(BOOLEAN, True, READ_ONLY,

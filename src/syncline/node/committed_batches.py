@@ -7,8 +7,8 @@ from typing import Final, Protocol
 from syncline.core.replication.leader import LeaderPartition
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset
-from syncline.node.request import Buffer
 from syncline.records.batch import BatchHeader
+from syncline.records.buffers import Buffer
 from syncline.storage.log import PartitionLog
 from syncline.storage.reading import Slice
 

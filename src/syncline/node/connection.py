@@ -21,7 +21,9 @@ from syncline.node.clients.places import reset
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.outgoing import TOGETHER_BYTES_MAX, Outgoing
 from syncline.node.received import Received
-from syncline.node.request import NOTHING, Buffer, Request, Steps
+from syncline.node.request import NOTHING, Request, Steps
+from syncline.node.unix_sockets.sending import FileSender, file_sender_of
+from syncline.records.buffers import Buffer, Part
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import JOIN_BYTES_MAX, FrameParser, frame_response
@@ -87,7 +89,7 @@ class Serves(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The server side of one TCP connection."""
+    """The server side of one connection."""
 
     __slots__ = (
         "_dispatcher",
@@ -105,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waits_for",
         "client_host",
         "client_id",
+        "files",
         "has_place",
         "holding",
         "last_read",
@@ -121,10 +124,12 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.holding.free_unused = self._frames.release
         self._transport: asyncio.Transport | None = None
+        # Sends what lies in files; only over a Unix domain socket.
+        self.files: FileSender | None = None
         self._pending: deque[Request] = deque()
         # Whole answers that are written when the current callback ends.
         self._outgoing = dispatcher.outgoing
-        self._unwritten: list[Buffer] = []
+        self._unwritten: list[Part] = []
         self._unwritten_bytes = 0
         self._is_reading = True
         self._is_writable = True
@@ -171,6 +176,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host = f"/{peer[0]}"
+        else:
+            self.files = file_sender_of(self._transport)
         clients = self._dispatcher.clients
         self.last_read = next(self._reads)
         self._dispatcher.connections[self] = None
@@ -278,6 +285,8 @@ class Connection(asyncio.BufferedProtocol):
             request.body = NOTHING
             self.update_reading()
         if pending[0] is not request:
+            if self.files is not None:
+                request.read_answer()
             # Answers behind a parked request may add up to many bytes.
             request.held_bytes = request.answer_bytes
             self.hold(request.held_bytes)
@@ -323,23 +332,34 @@ class Connection(asyncio.BufferedProtocol):
         if parts is None or transport is None:
             return
         header_version = response_header_version(request.key, request.version)
-        buffers = frame_response(request.correlation_id, header_version, parts)
+        framed = frame_response(request.correlation_id, header_version, parts)
         unwritten, outgoing = self._unwritten, self._outgoing
         if not unwritten and outgoing.collects:
             outgoing.senders.append(self)
-        unwritten += buffers
-        for buffer in buffers:
-            self._unwritten_bytes += len(buffer)
+        unwritten += framed
+        for part in framed:
+            self._unwritten_bytes += len(part)
         if self._unwritten_bytes > TOGETHER_BYTES_MAX:
             self.send()
 
     def send(self) -> None:
         """Write the answers that were collected, in one piece; nothing if there are none."""
-        buffers, self._unwritten = self._unwritten, []
+        parts, self._unwritten = self._unwritten, []
         size_bytes, self._unwritten_bytes = self._unwritten_bytes, 0
-        transport = self._transport
-        if transport is None or not buffers:
+        transport, files = self._transport, self.files
+        if transport is None or not parts:
             return
+        if files is None or size_bytes < JOIN_BYTES_MAX:
+            buffers = cast("list[Buffer]", parts)
+        else:
+            try:
+                buffers = files.send(parts)
+            except (EOFError, OSError) as error:
+                self.close(f"a log cannot be read: {error}")
+                return
+            if not buffers:
+                return
+            size_bytes = sum(map(len, buffers))
         if len(buffers) == 1:
             transport.write(buffers[0])
         elif size_bytes < JOIN_BYTES_MAX:

@@ -64,6 +64,8 @@ class Listen(NamedTuple):
     host: str
     port: int
     listener: socket.socket | None = None
+    # A Unix domain socket for brokers of the same machine (`unix_sockets/`).
+    beside: socket.socket | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -285,6 +287,8 @@ class Node:
         listening = await self._listen(name, connection, where)
         if name == "client":
             broker.dispatcher.clients.places.listen(listening)
+        if where.beside is not None:
+            await self._listen(f"{name}, beside", connection, where._replace(listener=where.beside))
 
     async def serve_metrics(self, where: Listen) -> None:
         """Open the listener for Prometheus; the code for metrics is imported with the first connection."""

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from syncline.node.loop_holds import LoopHolds
-from syncline.node.request import Buffer
+from syncline.node.unix_sockets.names import connect_beside
+from syncline.records.buffers import Buffer
 from syncline.wire.api import response_header_version
 from syncline.wire.codec import decode_response, encode_request
 from syncline.wire.errors import DecodeError
@@ -60,11 +61,18 @@ class PeerConnection(asyncio.BufferedProtocol):
         on_lost: Callable[[], None] | None = None,
         holds: LoopHolds | None = None,
     ) -> "PeerConnection":
-        """Return an open connection; raises `PeerLost` when the port refuses, or does not answer in time."""
+        """Return an open connection, over the socket beside the port if both brokers are on one machine.
+
+        Raises `PeerLost` when the port refuses, or does not answer in time.
+        """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                loop = asyncio.get_running_loop()
-                _, peer = await loop.create_connection(lambda: cls(client_id, on_lost, holds), host, port)
+                loop, peer = asyncio.get_running_loop(), cls(client_id, on_lost, holds)
+                beside = connect_beside(host, port)
+                if beside is None:
+                    await loop.create_connection(lambda: peer, host, port)
+                else:
+                    await loop.create_unix_connection(lambda: peer, sock=beside)
         except OSError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: {error}") from error
         return peer

@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from syncline.node.clients.memory import Holding
+from syncline.node.unix_sockets.sending import FileSender, read_files
+from syncline.records.buffers import Part
 from syncline.wire.codec import (
     decode_request,
     decode_request_in_steps,
@@ -22,7 +24,6 @@ from syncline.wire.codec import (
     encode_response,
 )
 
-Buffer = bytes | bytearray | memoryview
 # The work on a request that takes long: each step takes a fraction of a millisecond (`node.stepping`).
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -61,6 +62,10 @@ class RequestConnection(Protocol):
 
     def beat(self) -> None:
         """Send a beat, which no request asked for."""
+
+    @property
+    def files(self) -> FileSender | None:
+        """Return what sends parts of answers that lie in files, None if they have to be read."""
 
     @property
     def transport(self) -> object | None:
@@ -123,7 +128,7 @@ class Request:
         self.body = body
         # The body starts here: what lies before it in the buffer is the header.
         self.position = position
-        self._answer: Sequence[Buffer] | None = None
+        self._answer: Sequence[Part] | None = None
         # Bytes that its connection counts while the answer waits for its turn.
         self.held_bytes = 0
         self.is_done = False
@@ -184,8 +189,11 @@ class Request:
         """Answer with a kio entity."""
         self.reply_parts((encode_response(response, self.key, self.version),))
 
-    def reply_parts(self, parts: Sequence[Buffer]) -> None:
-        """Answer with an encoded body; large parts are sent without being copied."""
+    def reply_parts(self, parts: Sequence[Part]) -> None:
+        """Answer with an encoded body; large parts are sent without being copied.
+
+        Parts may lie in files if the connection sends them; then EOFError or OSError says that a file cannot be read.
+        """
         assert not self.is_done, f"a second answer to request {self.key} (correlation {self.correlation_id})"
         self.is_done = True
         self.on_lost = None
@@ -212,6 +220,11 @@ class Request:
         """Return how large the answer is; 0 when there is nothing to send."""
         return sum(map(len, self._answer or ()))
 
-    def take_answer(self) -> Sequence[Buffer] | None:
+    def read_answer(self) -> None:
+        """Read the parts of the answer that lie in files, because it is not sent now."""
+        if self._answer is not None:
+            self._answer = read_files(self._answer)
+
+    def take_answer(self) -> Sequence[Part] | None:
         """Return the encoded answer for the connection that writes it; None when there is nothing to send."""
         return self._answer

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from syncline.model.compiled import mypyc_attr
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, FileRange
 
 Result = TypeVar("Result")
 
@@ -66,6 +66,12 @@ class File(Protocol):
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return `size` bytes if they are in memory and exist, else None; never waits for the disk."""
+
+    def hot_range(self, position: int, size: int) -> FileRange | None:
+        """Return `size` bytes that this process wrote a moment ago, to be sent unread.
+
+        None if they are older than that, do not exist, or cannot be sent.
+        """
 
     def read(self, position: int, size: int, residency: Residency | None = None) -> Buffer:
         """Return up to `size` bytes, fewer only at the end of the file; may wait for the disk.

@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, FileRange
 from syncline.storage.disk import UNMEASURED, BrokenFileError, Residency
 from syncline.storage.page_cache import PageCacheRecycler, Ranges
 from syncline.storage.resident_pages import UNKNOWN, ResidentPages
@@ -268,7 +268,7 @@ class RealFile:
             raise _closed(self.path)
         if position + size > self.size_bytes:
             return None
-        if position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES:
+        if self._is_hot(position):
             try:
                 hot = os.pread(self._descriptor, size, position)
             except OSError:
@@ -286,6 +286,22 @@ class RealFile:
             known = filled if known == UNKNOWN else known
         self._missed = position, known
         return None
+
+    def _is_hot(self, position: int) -> bool:
+        """Whether what this process wrote from a position on is surely in memory still."""
+        return position >= self._own_from and position >= self.size_bytes - HOT_TAIL_BYTES
+
+    def hot_range(self, position: int, size: int) -> FileRange | None:
+        """Return bytes at the end of the file to be sent unread; None if they lie elsewhere."""
+        if self._is_closed or position + size > self.size_bytes or not self._is_hot(position):
+            return None
+        return FileRange(self, position, size)
+
+    def send(self, socket_descriptor: int, position: int, size: int) -> int:
+        """Send up to `size` bytes unread; return how many the socket took."""
+        if self._is_closed:
+            raise _closed(self.path)
+        return os.sendfile(socket_descriptor, self._descriptor, position, size)
 
     def expect_jumps(self) -> None:
         """Have the kernel read no more than it is asked for."""

@@ -352,6 +352,9 @@ class SimFile:
         if self._disk.on_append is not None:
             self._disk.on_append(self.path, data)
 
+    def hot_range(self, position: int, size: int) -> None:
+        """Return None: no kernel could send from here."""
+
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return bytes that are in memory."""
         self._enter("read")

@@ -14,9 +14,9 @@ Versions: see `fetch`. Offsets are -1 where a row is in error.
 
 import struct
 from collections.abc import Generator, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, Part
 from syncline.records.varint import read_unsigned
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.errors import DecodeError
@@ -77,7 +77,8 @@ class FetchedPartition(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer = b""
+    # In a parsed answer, a view of the buffer.
+    records: Part = b""
     # None unless the reader asked only for committed data.
     aborted_transactions: Sequence[AbortedTransaction] | None = None
     preferred_read_replica: int = -1
@@ -98,16 +99,16 @@ class FetchResponse(NamedTuple):
     node_endpoints: Sequence[NodeEndpoint] = ()
 
 
-def encode_fetch_response(response: FetchResponse, version: int) -> list[Buffer]:
+def encode_fetch_response(response: FetchResponse, version: int) -> list[Part]:
     """Return the body of an answer as buffers to be written in order."""
     if version >= 12:
         return _encode_flexible(response, version)
     return _encode_legacy(response, version)
 
 
-def encode_fetch_in_steps(response: FetchResponse, version: int) -> Generator[None, None, list[Buffer]]:
+def encode_fetch_in_steps(response: FetchResponse, version: int) -> Generator[None, None, list[Part]]:
     """Return the same buffers for an answer of many rows; each step takes some microseconds."""
-    parts: list[Buffer] = []
+    parts: list[Part] = []
     is_flexible = version >= 12
     out = _head(response, version)
     out += varint(len(response.topics) + 1) if is_flexible else _INT32.pack(len(response.topics))
@@ -143,9 +144,9 @@ def _end(response: FetchResponse, version: int) -> bytes:
     return b"\x00"
 
 
-def _encode_flexible(response: FetchResponse, version: int) -> list[Buffer]:
+def _encode_flexible(response: FetchResponse, version: int) -> list[Part]:
     throttle_ms, error_code, session_id, topics, endpoints = response
-    parts: list[Buffer] = []
+    parts: list[Part] = []
     out = bytearray(_HEAD.pack(throttle_ms, error_code, session_id))
     out += varint(len(topics) + 1)
     for topic, rows in topics:
@@ -166,7 +167,7 @@ def _encode_flexible(response: FetchResponse, version: int) -> list[Buffer]:
     return parts
 
 
-def _append_rows(parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
+def _append_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
     """Write rows to `out`; return where to go on: what ends in large records goes to `parts`."""
     for row in rows:
         index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times = row
@@ -186,7 +187,8 @@ def _append_rows(parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPart
             parts += (out, records)
             out = bytearray()
         elif size:
-            out += records
+            # What lies in a file is larger.
+            out += cast("Buffer", records)
         if diverging is None and leader is None and not times:
             out.append(0)
         else:
@@ -207,8 +209,8 @@ def _row_tags(
     return varint(len(fields)) + b"".join(fields)
 
 
-def _encode_legacy(response: FetchResponse, version: int) -> list[Buffer]:
-    parts: list[Buffer] = []
+def _encode_legacy(response: FetchResponse, version: int) -> list[Part]:
+    parts: list[Part] = []
     out = _head(response, version)
     out += _INT32.pack(len(response.topics))
     for topic, rows in response.topics:
@@ -218,9 +220,7 @@ def _encode_legacy(response: FetchResponse, version: int) -> list[Buffer]:
     return parts
 
 
-def _append_legacy_rows(
-    parts: list[Buffer], out: bytearray, rows: Iterable[FetchedPartition], version: int
-) -> bytearray:
+def _append_legacy_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartition], version: int) -> bytearray:
     for row in rows:
         index, error, high_watermark, stable, start, records, aborted, replica, _, _, _ = row
         size = len(records)
@@ -239,7 +239,7 @@ def _append_legacy_rows(
             parts += (out, records)
             out = bytearray()
         else:
-            out += records
+            out += cast("Buffer", records)
     return out
 
 

@@ -25,9 +25,9 @@ Sizes are bytes.
 
 import mmap
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, Part
 from syncline.wire.errors import FrameError
 from syncline.wire.primitives import INT32
 from syncline.wire.request_header import encode_request_header
@@ -337,19 +337,20 @@ def frame_request(
     key: int, version: int, correlation_id: int, client_id: str | None, parts: Sequence[Buffer]
 ) -> list[Buffer]:
     """Return a whole request as buffers to be written in order."""
-    return _frame(encode_request_header(key, version, correlation_id, client_id), parts)
+    return cast("list[Buffer]", _frame(encode_request_header(key, version, correlation_id, client_id), parts))
 
 
-def frame_response(correlation_id: int, header_version: int, parts: Sequence[Buffer]) -> list[Buffer]:
-    """Return a whole answer as buffers to be written in order."""
+def frame_response(correlation_id: int, header_version: int, parts: Sequence[Part]) -> list[Part]:
+    """Return a whole answer as parts to be written in order."""
     return _frame(encode_response_header(correlation_id, header_version), parts)
 
 
-def _frame(header: bytes, parts: Sequence[Buffer]) -> list[Buffer]:
+def _frame(header: bytes, parts: Sequence[Part]) -> list[Part]:
     size = len(header)
     for part in parts:
         size += len(part)
     head = INT32.pack(size) + header
     if size < JOIN_BYTES_MAX:
-        return [b"".join((head, *parts))]
+        # What lies in a file is larger.
+        return [b"".join(cast("list[Buffer]", [head, *parts]))]
     return [head, *parts]

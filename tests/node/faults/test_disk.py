@@ -147,7 +147,7 @@ class TestFaultyDiskWithoutFaults(DiskConformance):
 def test_disk_without_a_rule_is_the_real_one_itself(scene: Scene) -> None:
     """The methods of the hot path are the real file's own, before a rule, beside one, and after it."""
     file, other = scene.file(), scene.file("orders-4")
-    names = ("append", "read_resident", "read", "read_later", "sync", "sync_later", "truncate")
+    names = ("append", "read_resident", "hot_range", "read", "read_later", "sync", "sync_later", "truncate")
     plain = {name: getattr(file, name) for name in names}
     assert not any(isinstance(method.__self__, FaultyFile) for method in plain.values())
     assert len({id(method.__self__) for method in plain.values()}) == 1
@@ -162,9 +162,11 @@ def test_disk_without_a_rule_is_the_real_one_itself(scene: Scene) -> None:
 def test_slow_read_is_not_in_memory_and_comes_late(scene: Scene) -> None:
     """The loop keeps running meanwhile; the bytes are correct; writes to the same file are not slow."""
     file = scene.file()
+    assert len(file.hot_range(0, 8)) == 8
     scene.rule("disk-slow", delay_ms=60, directions=["read"])
 
     assert file.read_resident(0, 8) is None
+    assert file.hot_range(0, 8) is None
     residency = Residency()
     results = scene.nothing_of(lambda done: file.read_later(0, 8, done, residency))
     file.append([b"9"])

@@ -194,6 +194,7 @@ class _Connection:
     listener = "client"
     client_host = "/127.0.0.1"
     transport = None
+    files = None
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

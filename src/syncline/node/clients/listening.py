@@ -61,7 +61,9 @@ class Listening:
 
     async def _serve(self, *, accepts: bool) -> asyncio.AbstractServer:
         if self._listener is not None:
-            return await self._loop.create_server(
+            is_unix = self._listener.family == socket.AF_UNIX
+            create_server = self._loop.create_unix_server if is_unix else self._loop.create_server
+            return await create_server(
                 self._factory, sock=self._listener.dup(), backlog=self._backlog, start_serving=accepts
             )
         return await self._loop.create_server(

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.faults.names import DISK_FAIL, DISK_SLOW, DISK_STUCK, MISS, READ, SYNC, WRITE
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, FileRange
 from syncline.storage.disk import UNMEASURED, Disk, File, Lock, Residency
 
 if TYPE_CHECKING:
@@ -219,6 +219,7 @@ class FaultyFile:
         self.append = inner.append
         self.truncate = inner.truncate
         self.read_resident = inner.read_resident
+        self.hot_range = inner.hot_range
         self.read = inner.read
         self.read_later = inner.read_later
         self.sync = inner.sync
@@ -233,6 +234,7 @@ class FaultyFile:
             self.truncate = self._truncate
         if self._is_selected(READ):
             self.read_resident = _nothing_resident
+            self.hot_range = _nothing_hot
             self.read = self._read
             self.read_later = self._read_later
         elif self._is_selected(MISS):
@@ -344,6 +346,10 @@ class FaultyFile:
 
 
 def _nothing_resident(position: int, size: int) -> Buffer | None:  # noqa: ARG001 - the port's names
+    return None
+
+
+def _nothing_hot(position: int, size: int) -> FileRange | None:  # noqa: ARG001 - the port's names
     return None
 
 

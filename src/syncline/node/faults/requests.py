@@ -25,7 +25,9 @@ from syncline.node.cluster_view import ClusterView
 from syncline.node.faults.error_replies import error_reply
 from syncline.node.faults.names import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE
 from syncline.node.faults.rules import Rule
-from syncline.node.request import Buffer, Request
+from syncline.node.request import Request
+from syncline.node.unix_sockets.sending import read_files
+from syncline.records.buffers import Part
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_response
 from syncline.wire.errors import DecodeError
@@ -185,7 +187,7 @@ def _without_reply(rule: Rule) -> type[Request]:
 
         __slots__ = ()
 
-        def take_answer(self) -> Sequence[Buffer] | None:
+        def take_answer(self) -> Sequence[Part] | None:
             """Close the connection instead of answering: it is this answer's turn."""
             self.connection.close(f"injected fault {rule.id}: the answer is lost")
             return None
@@ -199,10 +201,10 @@ def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Requ
 
         __slots__ = ()
 
-        def reply_parts(self, parts: Sequence[Buffer]) -> None:
+        def reply_parts(self, parts: Sequence[Part]) -> None:
             """Answer later."""
             self.on_lost = None
-            answer = partial(super().reply_parts, parts)
+            answer = partial(super().reply_parts, read_files(parts))
 
             def go_on() -> None:
                 held.pop(answer, None)
@@ -219,13 +221,13 @@ def _with_topic_errors(rule: Rule) -> type[Request]:
 
         __slots__ = ()
 
-        def reply_parts(self, parts: Sequence[Buffer]) -> None:
+        def reply_parts(self, parts: Sequence[Part]) -> None:
             """Put the error into the rows of the answer."""
             from kio.schema.errors import ErrorCode
 
             assert rule.error is not None, "an api-error rule has an error"
             code = ErrorCode(int(rule.error))
-            answer = decode_response(self.key, self.version, b"".join(parts))
+            answer = decode_response(self.key, self.version, b"".join(read_files(parts)))
             topics = tuple(
                 dataclasses.replace(topic, error_code=code, partitions=())
                 if rule.topic in (None, topic.name)

@@ -8,6 +8,7 @@ from syncline.model.ids import NONE
 from syncline.node.fetching.row import Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.lag.fetch_lag import WAITING_MAX
+from syncline.records.buffers import FileRange
 
 if TYPE_CHECKING:
     from syncline.node.request import Request
@@ -31,6 +32,7 @@ def take_samples(serving: FetchServing, request: "Request", rows: Iterable[Row])
                 if wall_ms < 0:
                     client_id, host = request.client_id, request.connection.client_host
                     wall_ms = serving.clock.wall_ms()
+                assert not isinstance(records, FileRange), "records for consumers are read"
                 (event_ms,) = _max_timestamp(records, MAX_TIMESTAMP_POSITION)
                 size_bytes, missed_bytes = len(records), row.missed_bytes
                 waiting.append((client_id, host, partition.key, noted, event_ms, size_bytes, missed_bytes, wall_ms))

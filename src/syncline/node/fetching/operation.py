@@ -69,7 +69,13 @@ class FetchOperation:
         self._reading_bytes = 0
         self._bucket = -1
         self._stays = context.session_id != NO_SESSION_ID
-        self._reader = PartitionReader(serving, fetch, request.version, is_watching=self._stays)
+        self._reader = PartitionReader(
+            serving,
+            fetch,
+            request.version,
+            is_watching=self._stays,
+            sends_files=fetch.replica_id >= 0 and request.connection.files is not None,
+        )
         self._is_first_look = True
         self._is_forced = False
         self._taken_up_ms = 0
@@ -191,12 +197,15 @@ class FetchOperation:
         if len(entries) > PARTITIONS_AT_ONCE:
             self._stay()
             self.read_began(0)
+            # What is found now is sent some callbacks later.
+            self._reader.sends_files = False
             self._request.step(self._look_in_steps(entries, budget))
             return
         self._rows = [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in entries]
         if not self._reads_left:
             self._decide()
         else:
+            self._reader.keep(self._rows)
             self._stay()
             self._pend()
 

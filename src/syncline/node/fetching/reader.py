@@ -21,7 +21,7 @@ from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
-from syncline.node.request import Buffer
+from syncline.records.buffers import Buffer, FileRange, Part
 from syncline.storage.append_time_search import AppendTimesBetween
 from syncline.storage.append_times import ALL_UNKNOWN, CopiedTime
 from syncline.storage.disk import UNMEASURED
@@ -40,6 +40,9 @@ _STORAGE_ERROR_VERSION: Final = 6
 # for a MB of each of a few partitions. Worker threads read the rest, which costs half as much again. A follower's
 # answer has less (`leader_questions`).
 READ_AT_ONCE_BYTES: Final = 4_000_000
+
+# Less is read and sent like any answer: what precedes and follows a range is sent by calls of its own.
+RANGE_BYTES_MIN: Final = 32_768
 
 _NO_EPOCH: Final = LeaderEpoch(NONE)
 # Means the same.
@@ -62,14 +65,30 @@ class WaitsForReads(Protocol):
 class PartitionReader:
     """Reads the partitions of one fetch request."""
 
-    __slots__ = ("_at_once_bytes", "_fetch", "_is_watching", "_rack", "_serving", "_version", "throttled", "unknown")
+    __slots__ = (
+        "_at_once_bytes",
+        "_fetch",
+        "_is_watching",
+        "_rack",
+        "_serving",
+        "_version",
+        "sends_files",
+        "throttled",
+        "unknown",
+    )
 
-    def __init__(self, serving: FetchServing, fetch: FetchRequest, version: int, *, is_watching: bool) -> None:
-        """`is_watching`: a session remembers the partitions, so they are watched from the beginning."""
+    def __init__(
+        self, serving: FetchServing, fetch: FetchRequest, version: int, *, is_watching: bool, sends_files: bool
+    ) -> None:
+        """`is_watching`: a session remembers the partitions, so they are watched from the beginning.
+
+        `sends_files`: the connection of a follower can send records that are not read.
+        """
         self._serving = serving
         self._fetch = fetch
         self._version = version
         self._is_watching = is_watching
+        self.sends_files = sends_files
         # What the loop may still read for this fetch.
         self._at_once_bytes = READ_AT_ONCE_BYTES
         # The consumer's rack, if this broker should look for a replica in it.
@@ -246,7 +265,12 @@ class PartitionReader:
                     )
             is_large = size_bytes > self._at_once_bytes and not row.is_progress
             is_later = is_large or isinstance(times, AppendTimesBetween)
-            data = None if is_later else self._serving.woken.reads.read(plan)
+            data: Part | None = None
+            if not is_later:
+                if self.sends_files and size_bytes >= RANGE_BYTES_MIN and isinstance(plan, Slice):
+                    data = plan.hot_range()
+                if data is None:
+                    data = self._serving.woken.reads.read(plan)
         except RequestError as error:
             row.fail(error.code)
             return
@@ -270,6 +294,15 @@ class PartitionReader:
                 row.noted = log.read_noted(entry.fetch_offset, plan)
             if self._serving.lag.read_ahead.places:
                 self._measured(row, partition, plan.base_bytes + plan.position_bytes, size_bytes)
+
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Read the records that lie in files still: they will be sent some callbacks later."""
+        for row in rows:
+            if isinstance(row.records, FileRange):
+                try:
+                    row.records = row.records.read()
+                except (EOFError, OSError):
+                    row.fail(self._storage_error)
 
     def _read_later(
         self, row: Row, partition: Partition, plan: Slice | Search, size_bytes: int, waiting: WaitsForReads

@@ -8,7 +8,7 @@ from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.node.partition import Partition
-from syncline.node.request import Buffer
+from syncline.records.buffers import Part
 from syncline.storage.append_times import CopiedTime
 from syncline.storage.read_facts import Noted
 
@@ -55,7 +55,8 @@ class Row:
         self.entry = entry
         self.partition: Partition | None = None
         self.error = ErrorCode.NONE
-        self.records: Buffer = b""
+        # In a file only while the callback lasts that found them.
+        self.records: Part = b""
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
         # What the read has noted of how far behind the reader is; None for followers.

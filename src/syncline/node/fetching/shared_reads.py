@@ -4,7 +4,7 @@ An append wakes the fetches of all followers of a partition, and they mostly wan
 look, the last read stays here for the next look. `WokenFetches.settle` drops it at its end, so it is never stale.
 """
 
-from syncline.node.request import Buffer
+from syncline.records.buffers import Buffer
 from syncline.storage.reading import Search, Slice
 
 

@@ -11,10 +11,11 @@ sliced, too, at the same rows in every run.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.replication.leader_questions import Key
+from syncline.records.buffers import Buffer
 from syncline.wire.fetch_response import FetchedPartition, FetchedRows
 
 # How long one callback works on rows, and how many it does at most. A log that gets its first records takes half a
@@ -48,7 +49,7 @@ class ParsedRows:
 
     def keep(self) -> None:
         """Copy the records of each row that is left."""
-        self._left = iter([(key, row._replace(records=bytes(row.records))) for key, row in self._left])
+        self._left = iter([(key, row._replace(records=bytes(cast("Buffer", row.records)))) for key, row in self._left])
 
     @staticmethod
     def _rows_of(topics: Sequence[tuple[str | bytes, Sequence[FetchedPartition]]]) -> Iterator[_Row]:

@@ -6,6 +6,7 @@ A log that began empty although its partition has a history is reported while it
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 from uuid import UUID
 
 from syncline.core.replication.evidence import Evidence
@@ -24,6 +25,7 @@ from syncline.node.replication.cuts import Cut
 from syncline.node.replication.doubts import Doubt, RefusedRecords
 from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
+from syncline.records.buffers import Buffer
 from syncline.storage.errors import (
     CorruptRecordsError,
     LogOfflineError,
@@ -145,7 +147,7 @@ class FollowedLogs:
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        partition.log.append_as_follower(row.records, row.append_times)
+        partition.log.append_as_follower(cast("Buffer", row.records), row.append_times)
         now_ms = clock.mono_ms()
         took_ms = now_ms - began_ms
         if took_ms >= NOTABLE_MS:

@@ -17,7 +17,7 @@ from syncline.node.links import client_id_of
 from syncline.node.peer import PeerConnection, PeerLost
 from syncline.node.replication.doubts import Doubt
 from syncline.node.replication.surroundings import FetcherSurroundings
-from syncline.node.request import Buffer
+from syncline.records.buffers import Buffer
 from syncline.wire.api import ApiKey
 from syncline.wire.primitives import INT32
 

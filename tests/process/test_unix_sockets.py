@@ -1,0 +1,102 @@
+"""Brokers of one machine replicate over Unix domain sockets, from the start on and after restarts, or over TCP."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from syncline.node.unix_sockets.names import connect_beside, name_of
+from tests.cluster import LocalCluster, start_cluster
+from tests.patience import until
+from tests.process.load import QUIET, await_full_isr, create_topic
+from tests.process.processes import stored_metadata
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's"),
+]
+
+TOPIC = "t"
+PARTITIONS = 3
+# /proc/net/unix: the state of a connection that is made, SS_CONNECTED.
+CONNECTED = "03"
+
+
+def internal_ports(cluster: LocalCluster) -> dict[int, int]:
+    """Return the port of each broker for the others."""
+    return {broker_id: each.internal_port for broker_id, each in stored_metadata(cluster.directory).brokers.items()}
+
+
+def connections_beside(port: int) -> int:
+    """Return how many connections were made to the socket beside a port."""
+    name = f"@{name_of(port)[1:]}"
+    rows = (line.split() for line in Path("/proc/net/unix").read_text(encoding="ascii").splitlines()[1:])
+    return sum(row[5] == CONNECTED and row[7:] == [name] for row in rows)
+
+
+def is_beside(port: int) -> bool:
+    """Return whether a socket listens beside a port."""
+    connection = connect_beside("127.0.0.1", port)
+    if connection is None:
+        return False
+    connection.close()
+    return True
+
+
+def produce(cluster: LocalCluster, size_bytes: int, record_bytes: int) -> None:
+    """Have all replicas acknowledge so many bytes, in large batches."""
+    settings = {"acks": "all", "linger.ms": 5, "batch.size": 1_000_000}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **QUIET, **settings})
+    for number in range(size_bytes // record_bytes):
+        producer.produce(TOPIC, number.to_bytes(4) * (record_bytes // 4), partition=number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def digests(cluster: LocalCluster) -> list[set[tuple[int, bytes]]]:
+    """Return, of each partition, the different logs that its replicas have: how long they are, and a digest."""
+    found: list[set[tuple[int, bytes]]] = []
+    for partition in range(PARTITIONS):
+        found.append(set())
+        for broker_id in (1, 2, 3):
+            (path,) = (cluster.directory / f"broker-{broker_id}" / f"{TOPIC}-{partition}").glob("*.log")
+            data = path.read_bytes()
+            found[-1].add((len(data), hashlib.sha256(data).digest()))
+    return found
+
+
+def test_brokers_replicate_over_unix_domain_sockets_from_their_start_on_and_after_a_restart() -> None:
+    """Each broker has connections of both others; the three logs of each partition are the same bytes."""
+    cluster = start_cluster(3)
+    try:
+        create_topic(cluster.bootstrap, TOPIC, PARTITIONS)
+        produce(cluster, 40_000_000, 10_000)
+        ports = internal_ports(cluster)
+        assert all(connections_beside(port) >= 2 for port in ports.values())
+
+        cluster.kill(2)
+        until(lambda: not is_beside(ports[2]), 5, otherwise="a killed broker's name stays")
+        until(lambda: internal_ports(cluster)[2] != ports[2], 20, otherwise="broker 2 has not come back")
+        await_full_isr(cluster.bootstrap, [TOPIC])
+        produce(cluster, 40_000_000, 10_000)
+        # They lead everything now, and the broker that has come back fetches from both.
+        assert all(connections_beside(ports[broker_id]) >= 2 for broker_id in (1, 3))
+        until(lambda: [len(each) for each in digests(cluster)] == [1] * PARTITIONS, 10, otherwise="the replicas differ")
+    finally:
+        cluster.stop()
+
+
+def test_brokers_replicate_over_tcp_where_unix_domain_sockets_are_off() -> None:
+    """`inter.broker.unix.socket.enable=false`: there is nothing beside the ports, and the logs are the same."""
+    cluster = start_cluster(3, {"inter.broker.unix.socket.enable": "false"})
+    try:
+        create_topic(cluster.bootstrap, TOPIC, PARTITIONS)
+        produce(cluster, 10_000_000, 10_000)
+        for port in internal_ports(cluster).values():
+            assert connections_beside(port) == 0
+            assert not is_beside(port)
+        until(lambda: [len(each) for each in digests(cluster)] == [1] * PARTITIONS, 10, otherwise="the replicas differ")
+    finally:
+        cluster.stop()
