@@ -16,7 +16,7 @@ from syncline.node.faults.rules import CLEARED, Rule
 from syncline.storage.disk import Disk, Residency
 from syncline.storage.real_disk import RealDisk
 from tests.storage.disk_conformance import DiskConformance
-from tests.storage.test_disks import LoopOfOne
+from tests.storage.loop_of_one import LoopOfOne
 
 PAGE = mmap.PAGESIZE
 
