@@ -320,10 +320,10 @@ async def test_controller_without_descriptors_says_why_it_hands_over(
     peer = await world.client(victim)
     connect = PeerConnection.connect
 
-    async def refused(host: str, port: int, client_id: str, *rest: Any) -> PeerConnection:
+    async def refused(host: str, port: int, client_id: str, *rest: Any, **options: Any) -> PeerConnection:
         if client_id.startswith(f"broker-{victim}"):
             raise PeerLost("no descriptors") from OSError(errno.EMFILE, "Too many open files")
-        return await connect(host, port, client_id, *rest)
+        return await connect(host, port, client_id, *rest, **options)
 
     monkeypatch.setattr(PeerConnection, "connect", refused)
     world.host(victim).medium.refusing = errno.EMFILE

@@ -74,6 +74,7 @@ class DiskConformance:
 
         assert file.hot_range(6, 5) is None
         file.close()
+        assert file.hot_range(2, 5) is None
         again = disk.open(f"{home}/x")
         assert again.hot_range(2, 5) is None
         again.append([b"abc"])

@@ -110,16 +110,30 @@ def test_response_reads_back_what_was_written(example: tuple[int, FetchResponse]
 APPEND_TIMES = ((7, 1_700_000_000_000), (9, ~1_700_000_000_000), (12, 1_700_000_000_250))
 
 
-@given(versioned(REPLICA_VERSIONS, fetch_responses), st.integers(0, 3))
-def test_append_times_travel_between_brokers(example: tuple[int, FetchResponse], count: int) -> None:
-    """Beside the other tagged fields of a row, or alone."""
+@given(versioned(REPLICA_VERSIONS, fetch_responses), st.integers(0, 3), st.integers(-1, 2**31 - 1))
+def test_what_only_brokers_tell_each_other_travels(example: tuple[int, FetchResponse], count: int, epoch: int) -> None:
+    """Append times, and the epoch of all records: beside the other tagged fields of a row, or alone."""
     version, response = example
     topics = [
-        (topic, [row._replace(append_times=APPEND_TIMES[:count]) for row in rows]) for topic, rows in response.topics
+        (topic, [row._replace(append_times=APPEND_TIMES[:count], records_epoch=epoch) for row in rows])
+        for topic, rows in response.topics
     ]
     response = response._replace(topics=topics)
 
     assert parse_fetch_response(b"".join(encode_fetch_response(response, version)), version) == response
+
+
+@pytest.mark.parametrize("size", [0, 3, 5, 8])
+def test_epoch_of_another_size_is_refused(size: int) -> None:
+    """A peer that sends it is broken."""
+    row = FetchedPartition(0, 0, records_epoch=7)
+    data = b"".join(encode_fetch_response(FetchResponse(topics=[(TOPIC_ID, [row])]), 17))
+    head, _, tail = data.partition(b"\xa1\x9c\x01\x04")
+    assert tail
+    damaged = head + b"\xa1\x9c\x01" + bytes([size]) + bytes(size) + tail[4:]
+
+    with pytest.raises(DecodeError, match="ends too early"):
+        parse_fetch_response(damaged, 17)
 
 
 @pytest.mark.parametrize("size", [1, 8, 15, 17])

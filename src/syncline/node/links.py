@@ -17,9 +17,11 @@ _CLIENT_ID: Final = "broker-"
 class Links:
     """The connections of one broker to others."""
 
-    def __init__(self, holds: LoopHolds | None = None) -> None:
+    def __init__(self, holds: LoopHolds | None = None, *, beside: bool = False) -> None:
+        """`beside`: brokers of this machine are reached over the sockets beside their ports."""
         # Counts how long answers hold the loop.
         self._holds = holds
+        self._beside = beside
         self._open: dict[PeerConnection, int] = {}
         # Connections that carry no requests, by the broker at the other end.
         self._spare: dict[int, PeerConnection] = {}
@@ -36,7 +38,7 @@ class Links:
             await self.reach(broker_id)
         except TimeoutError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: no answer in time") from error
-        peer = await PeerConnection.connect(host, port, client_id, on_lost, self._holds)
+        peer = await PeerConnection.connect(host, port, client_id, on_lost, self._holds, beside=self._beside)
         self._open = {each: known for each, known in self._open.items() if each.is_open}
         self._open[peer] = broker_id
         if self.on_connected is not None:

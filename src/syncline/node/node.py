@@ -132,9 +132,9 @@ class Node:
         self.servers: dict[str, Listening] = {}
         self._is_stopping = False
         self._handlers = Handlers(spec.control_secret)
-        # The connections that this broker makes to others.
+        # The connections that this broker makes to others: as it lets them connect to itself.
         self._holds = holds or LoopHolds(clock)
-        self.links = Links(self._holds)
+        self.links = Links(self._holds, beside=spec.internal.beside is not None)
         self._clockwork: Clockwork | None = None
         self.metrics: MetricsEndpoint | None = None
         self.broker: Broker

@@ -60,19 +60,21 @@ class PeerConnection(asyncio.BufferedProtocol):
         client_id: str,
         on_lost: Callable[[], None] | None = None,
         holds: LoopHolds | None = None,
+        *,
+        beside: bool = False,
     ) -> "PeerConnection":
-        """Return an open connection, over the socket beside the port if both brokers are on one machine.
+        """Return an open connection; `beside`: over the socket beside the port, if both brokers are on one machine.
 
         Raises `PeerLost` when the port refuses, or does not answer in time.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 loop, peer = asyncio.get_running_loop(), cls(client_id, on_lost, holds)
-                beside = connect_beside(host, port)
-                if beside is None:
+                connected = connect_beside(host, port) if beside else None
+                if connected is None:
                     await loop.create_connection(lambda: peer, host, port)
                 else:
-                    await loop.create_unix_connection(lambda: peer, sock=beside)
+                    await loop.create_unix_connection(lambda: peer, sock=connected)
         except OSError as error:
             raise PeerLost(f"cannot connect to {host}:{port}: {error}") from error
         return peer

@@ -192,7 +192,7 @@ class Request:
     def reply_parts(self, parts: Sequence[Part]) -> None:
         """Answer with an encoded body; large parts are sent without being copied.
 
-        Parts may lie in files if the connection sends them; then EOFError or OSError says that a file cannot be read.
+        Parts may lie in files if the connection sends them; it is closed if they cannot be read.
         """
         assert not self.is_done, f"a second answer to request {self.key} (correlation {self.correlation_id})"
         self.is_done = True
@@ -221,9 +221,14 @@ class Request:
         return sum(map(len, self._answer or ()))
 
     def read_answer(self) -> None:
-        """Read the parts of the answer that lie in files, because it is not sent now."""
-        if self._answer is not None:
+        """Read the parts of the answer that lie in files, because it is not sent now; close if that fails."""
+        if self._answer is None:
+            return
+        try:
             self._answer = read_files(self._answer)
+        except (EOFError, OSError) as error:
+            self._answer = None
+            self.connection.close(f"a log cannot be read: {error}")
 
     def take_answer(self) -> Sequence[Part] | None:
         """Return the encoded answer for the connection that writes it; None when there is nothing to send."""

@@ -56,6 +56,10 @@ class CorruptRecordsError(StorageError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class ChangedRecordsError(StorageError):
+    """A leader's answer has other records than it says: its log was cut and written anew. Nothing was stored."""
+
+
 class UnexpectedOffsetError(StorageError):
     """A leader's answer begins below the log end: the two logs do not match, and guessing would fork them."""
 

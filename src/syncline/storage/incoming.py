@@ -10,10 +10,10 @@ Units: `start` is a position in the answer.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
+from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import BatchHeader, crc_matches, iterate
 from syncline.records.errors import DecodeError
-from syncline.storage.errors import CorruptRecordsError, UnexpectedOffsetError
+from syncline.storage.errors import ChangedRecordsError, CorruptRecordsError, UnexpectedOffsetError
 from syncline.storage.segment import Segment
 
 # As in `records/batch.py`: a named tuple's own constructor takes three times as long.
@@ -39,16 +39,26 @@ class FollowerAppend(NamedTuple):
 
 
 def checked(
-    view: memoryview, log_end: Offset, latest_epoch: LeaderEpoch, topic_partition: TopicPartition
+    view: memoryview,
+    log_end: Offset,
+    latest_epoch: LeaderEpoch,
+    topic_partition: TopicPartition,
+    records_epoch: int = NONE,
 ) -> list[Incoming]:
     """Return the whole batches of a leader's answer, without a partial one at the end.
 
-    Raises CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
+    `records_epoch` is the leader epoch that the leader says all of them have, -1 if it says nothing.
+    Raises ChangedRecordsError, CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
     """
     batches: list[Incoming] = []
     expected, latest = log_end, int(latest_epoch)
     try:
         for start, header in iterate(view, 0, len(view)):
+            if header.leader_epoch != records_epoch >= 0:
+                raise ChangedRecordsError(
+                    f"{topic_partition}: the batch at {header.base_offset} has leader epoch {header.leader_epoch}, "
+                    f"and the leader says {records_epoch}"
+                )
             if not crc_matches(view, start, header):
                 raise CorruptRecordsError(f"{topic_partition}: the batch at {header.base_offset} arrived damaged")
             if header.base_offset < expected or header.last_offset_delta < 0:

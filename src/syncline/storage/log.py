@@ -8,10 +8,9 @@ Failure: a full disk, or a process without descriptors, refuses a call and leave
 done goes on with the next call); any other error of a write or a sync takes the log offline (`LogOfflineError`),
 because the file may hold anything.
 
-Units: offsets count records; `log_end`, `high_watermark` and `recovery_point`
-are exclusive; positions are bytes; times are milliseconds.
-Invariants: `log_start <= log_end`; segments follow each other without a gap;
-the last segment is the only one that grows; `recovery_point <= log_end`.
+Units: offsets count records; `log_end`, `high_watermark` and `recovery_point` are exclusive; positions are bytes; times
+are milliseconds. Invariants: `log_start <= log_end`; segments follow each other without a gap; the last one alone
+grows; `recovery_point <= log_end`.
 Source: KIP-101 (epochs), KIP-107 (DeleteRecords), KAFKA-10778, KAFKA-6683.
 """
 
@@ -182,19 +181,20 @@ class PartitionLog:
         self.log_end = self._writer.append(batch, header, self.settings, append_ms)
         self._after_write()
 
-    def append_as_follower(self, buffer: Buffer, append_times: Sequence[CopiedTime] = ()) -> FollowerAppend:
+    def append_as_follower(
+        self, buffer: Buffer, append_times: Sequence[CopiedTime] = (), records_epoch: int = NONE
+    ) -> FollowerAppend:
         """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
 
-        `append_times` are the leader's entries for some of them, in order, and possibly the one before.
-        Raises CorruptRecordsError if any of them is damaged and UnexpectedOffsetError if they do not
-        continue this log; in both cases it stores nothing.
+        `append_times` are the leader's entries for some of them, in order, and possibly the one before. `records_epoch`
+        is the leader epoch that all of them must have, if any. Raises what `incoming.checked` raises, and stores nothing.
         """
         asked_from = self.log_end
         self._availability.check()
         if self.log_end != asked_from:
             raise StorageError(f"{self.topic_partition} was cut at {self.log_end} after this fetch from {asked_from}")
         view = memoryview(buffer)
-        batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition)
+        batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition, records_epoch)
         if not batches:
             return FollowerAppend(self.log_end, self.log_end, 0, 0, NONE)
         first_offset = batches[0].header.base_offset

@@ -293,6 +293,7 @@ class RealFile:
 
     def hot_range(self, position: int, size: int) -> FileRange | None:
         """Return bytes at the end of the file to be sent unread; None if they lie elsewhere."""
+        assert size > 0, f"a range of {size} bytes at {position}"
         if self._is_closed or position + size > self.size_bytes or not self._is_hot(position):
             return None
         return FileRange(self, position, size)

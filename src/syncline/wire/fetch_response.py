@@ -49,6 +49,8 @@ AppendTime: TypeAlias = tuple[int, int]
 JOIN_BYTES_MAX: Final = 4096
 # Of the private field: n x (i64 offset, i64 time).
 APPEND_TIMES_TAG: Final = 20_000
+# Another private field: i32.
+RECORDS_EPOCH_TAG: Final = 20_001
 # Of an answer that is written in steps.
 ROWS_PER_STEP: Final = 20
 
@@ -87,6 +89,8 @@ class FetchedPartition(NamedTuple):
     current_leader: LeaderIdAndEpoch | None = None
     # Only between brokers, in the order of the offsets.
     append_times: Sequence[AppendTime] = ()
+    # Only between brokers: the leader epoch that all records have, -1: the leader does not say.
+    records_epoch: int = -1
 
 
 class FetchResponse(NamedTuple):
@@ -170,7 +174,7 @@ def _encode_flexible(response: FetchResponse, version: int) -> list[Part]:
 def _append_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
     """Write rows to `out`; return where to go on: what ends in large records goes to `parts`."""
     for row in rows:
-        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times = row
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, epoch = row
         if aborted:
             out += _ROW_START.pack(index, error, high_watermark, stable, start)
             out += varint(len(aborted) + 1)
@@ -189,15 +193,18 @@ def _append_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartit
         elif size:
             # What lies in a file is larger.
             out += cast("Buffer", records)
-        if diverging is None and leader is None and not times:
+        if diverging is None and leader is None and not times and epoch < 0:
             out.append(0)
         else:
-            out += _row_tags(diverging, leader, times)
+            out += _row_tags(diverging, leader, times, epoch)
     return out
 
 
 def _row_tags(
-    diverging: tuple[int, int] | None, leader: LeaderIdAndEpoch | None, append_times: Sequence[AppendTime]
+    diverging: tuple[int, int] | None,
+    leader: LeaderIdAndEpoch | None,
+    append_times: Sequence[AppendTime],
+    records_epoch: int,
 ) -> bytes:
     fields = []
     if diverging is not None:
@@ -206,6 +213,8 @@ def _row_tags(
         fields.append(tagged(1, encode_leader(leader)))
     if append_times:
         fields.append(tagged(APPEND_TIMES_TAG, b"".join(_APPEND_TIME.pack(*each) for each in append_times)))
+    if records_epoch >= 0:
+        fields.append(tagged(RECORDS_EPOCH_TAG, _INT32.pack(records_epoch)))
     return varint(len(fields)) + b"".join(fields)
 
 
@@ -222,7 +231,7 @@ def _encode_legacy(response: FetchResponse, version: int) -> list[Part]:
 
 def _append_legacy_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartition], version: int) -> bytearray:
     for row in rows:
-        index, error, high_watermark, stable, start, records, aborted, replica, _, _, _ = row
+        index, error, high_watermark, stable, start, records, aborted, replica, _, _, _, _ = row
         size = len(records)
         if version >= 11 and not aborted:
             count = -1 if aborted is None else 0
@@ -380,6 +389,7 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
     records = view[position:records_end]
     diverging = leader = None
     times: Sequence[AppendTime] = ()
+    epoch = -1
     position = records_end + 1
     if view[records_end] != 0:
         for tag, payload, end in read_tags(view, records_end):
@@ -389,9 +399,11 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
                 leader = read_leader(view, payload)
             elif tag == APPEND_TIMES_TAG:
                 times = tuple(_APPEND_TIME.iter_unpack(view[payload:end]))
+            elif tag == RECORDS_EPOCH_TAG:
+                (epoch,) = _INT32.unpack(view[payload:end])
             position = end
     row = FetchedPartition(
-        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, epoch
     )
     return row, position
 

@@ -5,13 +5,16 @@ send, and files give out ranges that end with their callback, as the real ones' 
 """
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from syncline.model.ids import LeaderEpoch
 from syncline.node.connection import Connection
 from syncline.node.unix_sockets.sending import read_files
+from syncline.records.batch import BatchHeader, stamp
 from syncline.records.buffers import Buffer, FileRange, Part
 from syncline.virtual.disk import SimFile
 from syncline.wire.api import ApiKey
@@ -29,6 +32,9 @@ pytestmark = pytest.mark.interpreted
 class Expiring:
     """A file that can be read until the current callback ends."""
 
+    # How many reads fail from now on.
+    failing = 0
+
     def __init__(self, file: SimFile) -> None:
         self._file = file
         self._is_over = False
@@ -40,6 +46,9 @@ class Expiring:
     def read(self, position: int, size: int) -> Buffer:
         """Return bytes."""
         assert not self._is_over, "records were read later than they were found"
+        if Expiring.failing:
+            Expiring.failing -= 1
+            raise OSError(errno.EIO, "the disk fails")
         return self._file.read(position, size)
 
     def send(self, socket_descriptor: int, position: int, size: int) -> int:
@@ -73,6 +82,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> Sender:
     def hot_range(file: SimFile, position: int, size: int) -> FileRange | None:
         return FileRange(Expiring(file), position, size) if position + size <= file.size_bytes else None
 
+    monkeypatch.setattr(Expiring, "failing", 0)
     monkeypatch.setattr(Connection, "connection_made", has_sender)
     monkeypatch.setattr(SimFile, "hot_range", hot_range)
     return sender
@@ -143,6 +153,56 @@ async def test_answer_that_a_fault_delays_is_read(world: World, sender: Sender) 
     assert sender.range_bytes == []
 
 
+@pytest.mark.brokers(2, fault_injection_enable="true")
+async def test_connection_ends_when_a_delayed_answer_cannot_be_read(world: World) -> None:
+    """The follower connects again at once; without an answer it would wait for seconds."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await add(world, "api-throttle", apis=["FETCH"], delay_ms=20, listener="internal")
+    await client.produce("t", SMALL)
+    Expiring.failing = 1
+    began_s = world.loop.time()
+    await client.produce("t", LARGE)
+
+    assert Expiring.failing == 0
+    assert world.loop.time() < began_s + 0.5
+    assert log_of(world, 2) == log_of(world, 1)
+
+
+@pytest.mark.brokers(2)
+async def test_connection_ends_when_an_answer_that_waits_for_its_turn_cannot_be_read(world: World) -> None:
+    """It would be sent without what it has announced, or never."""
+    await world.topic("t", replicas=(1, 2))
+    await world.topic("u", replicas=(1, 2))
+    client, peer = await world.client(), await world.peer()
+    await client.produce("t", LARGE)
+    peer.send_fetch({"u": [at(0)]}, max_wait_ms=500, replica_id=2)
+    Expiring.failing = 1
+    peer.send_fetch({"t": [at(0)]}, max_wait_ms=500, replica_id=2)
+    await peer.lost()
+
+    assert Expiring.failing == 0
+    assert peer.answers == {}
+
+
+@pytest.mark.brokers(1)
+async def test_only_what_is_left_to_the_transport_counts_as_unsent(world: World) -> None:
+    """Memory is held for it; the rest is in the socket."""
+    await world.peer()
+    connection = [each for each in world.broker().dispatcher.connections if each.listener == "internal"][-1]
+
+    class Partly:
+        def send(self, parts: Sequence[Part]) -> list[Buffer]:
+            return [bytes(read_files(parts)[-1][-5_000:])]
+
+    connection.files = Partly()  # type: ignore[assignment]
+    connection.pause_writing()
+    connection._unwritten, connection._unwritten_bytes = [bytes(30_000)], 30_000
+    connection.send()
+
+    assert connection.holding.unsent_bytes == 5_000
+
+
 @pytest.mark.brokers(2)
 async def test_records_that_wait_for_those_of_another_partition_are_read(
     world: World, sender: Sender, monkeypatch: pytest.MonkeyPatch
@@ -186,8 +246,9 @@ async def test_records_of_a_look_in_steps_are_read(world: World, sender: Sender)
     assert sender.range_bytes == []
 
 
+@pytest.mark.parametrize("error", [EOFError("the file ends too early"), OSError(errno.EIO, "the disk fails")])
 @pytest.mark.brokers(2)
-async def test_connection_ends_when_its_file_cannot_be_read(world: World, sender: Sender) -> None:
+async def test_connection_ends_when_its_file_cannot_be_read(world: World, sender: Sender, error: Exception) -> None:
     """The answer has announced how long it is; the follower asks again."""
     await world.topic(replicas=(1, 2))
     client = await world.client()
@@ -197,7 +258,7 @@ async def test_connection_ends_when_its_file_cannot_be_read(world: World, sender
     def fail_once(parts: Sequence[Part]) -> list[Buffer]:
         if not failed and any(isinstance(part, FileRange) for part in parts):
             failed.append(parts)
-            raise EOFError("the file ends too early")
+            raise error
         return send(parts)
 
     sender.send = fail_once  # type: ignore[method-assign]
@@ -205,6 +266,52 @@ async def test_connection_ends_when_its_file_cannot_be_read(world: World, sender
 
     assert failed
     assert log_of(world, 2) == log_of(world, 1)
+
+
+@pytest.mark.brokers(2)
+async def test_records_that_have_changed_on_the_way_are_fetched_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader said of which epoch they are: others are not stored, and no log is in doubt."""
+    await world.topic(replicas=(1, 2))
+    client = await world.client()
+    await client.produce("t", SMALL)
+    read, changed = Expiring.read, []
+
+    def change_once(file: Expiring, position: int, size: int) -> Buffer:
+        data = bytearray(read(file, position, size))
+        if not changed:
+            changed.append(bytes(data))
+            stamp(data, 0, BatchHeader.parse(data).base_offset, LeaderEpoch(7))
+        return data
+
+    monkeypatch.setattr(Expiring, "read", change_once)
+    await client.produce("t", LARGE)
+
+    assert changed
+    assert log_of(world, 2) == log_of(world, 1)
+    assert [line for line in world.errors.lines if "doubt" in line or "damaged" in line] == []
+
+
+@pytest.mark.brokers(3, eligible_leader_replicas_enable="false")
+async def test_records_of_earlier_leaders_are_read(world: World, sender: Sender) -> None:
+    """What is sent from a file is of the leader's own epoch, which followers check."""
+    await world.topic(replicas=(1, 2, 3))
+    world.kill(3)
+    client = await world.client()
+    await client.produce("t", LARGE)
+    await world.until(lambda: world.partition(2).log.log_end == 1)
+    world.kill(1)
+    await world.until(lambda: world.partition(2).leader is not None)
+    sender.range_bytes.clear()
+    await world.start(3)
+    await world.until(lambda: world.partition(3).log.log_end == 1)
+    assert sender.range_bytes == []
+
+    await (await world.client(2)).produce("t", LARGE)
+    await world.until(lambda: world.partition(3).log.log_end == 2)
+    assert sender.range_bytes == [len(LARGE)]
+    assert log_of(world, 3) == log_of(world, 2)
 
 
 @pytest.mark.brokers(1)

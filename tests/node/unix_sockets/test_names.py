@@ -1,6 +1,7 @@
 """The socket beside a port: found by brokers of the same machine and user, and never instead of another broker."""
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -84,6 +85,25 @@ def test_socket_of_another_user_is_not_spoken_to(tcp: socket.socket, monkeypatch
         connection.close()
 
 
+@pytest.mark.parametrize(
+    ("number", "is_raised"), [(errno.EMFILE, True), (errno.ENFILE, True), (errno.EAFNOSUPPORT, False)]
+)
+def test_want_of_descriptors_is_no_reason_to_try_tcp(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, is_raised: bool
+) -> None:
+    """It would fail, too, and take longer; a system without such sockets has TCP."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    if is_raised:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            connect_beside(HOST, 9)
+    else:
+        assert connect_beside(HOST, 9) is None
+
+
 def test_full_backlog_is_no_reason_to_wait(tcp: socket.socket) -> None:
     """A paused broker accepts nothing; its port has a backlog, too, and connecting over TCP has a time-out."""
     port = tcp.getsockname()[1]
@@ -120,7 +140,7 @@ async def _connect_both_ways() -> None:
     beside = await loop.create_unix_server(Server, sock=listener)
     for expected in (socket.AF_UNIX, socket.AF_INET):
         lost = asyncio.Event()
-        await PeerConnection.connect(HOST, port, "broker-1", lost.set)
+        await PeerConnection.connect(HOST, port, "broker-1", lost.set, beside=True)
         await asyncio.wait_for(lost.wait(), 5)
         assert families.pop() == expected
         beside.close()
@@ -128,4 +148,4 @@ async def _connect_both_ways() -> None:
     server.close()
     await asyncio.sleep(0)
     with pytest.raises(PeerLost, match=f"cannot connect to {HOST}:{port}"):
-        await PeerConnection.connect(HOST, port, "broker-1")
+        await PeerConnection.connect(HOST, port, "broker-1", beside=True)

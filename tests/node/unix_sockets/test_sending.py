@@ -164,13 +164,18 @@ def test_file_that_ends_before_its_range_is_an_error(
         read_files(parts)
 
 
-def test_closed_file_is_an_error(file: RealFile, ends: tuple[socket.socket, socket.socket]) -> None:
-    """Its descriptor may be another file's by now."""
-    ours, _ = ends
+def test_closed_file_is_an_error(file: RealFile, ends: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+    """Its descriptor is another file's by now."""
+    ours, theirs = ends
     parts = answer(file)
     file.close()
-    with pytest.raises(OSError, match="was closed"):
-        sender(StandInTransport(ours)).send(parts)
+    with (tmp_path / "other").open("w+b") as other:
+        other.write(bytes(len(DATA)))
+        other.flush()
+        with pytest.raises(OSError, match="was closed"):
+            sender(StandInTransport(ours)).send(parts)
+
+    assert drain(theirs) == b"head"
 
 
 def test_only_unix_domain_sockets_send_files() -> None:

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from syncline.pipeline.registry import schemas
+
 
 class SchemaServer:
     """What is registered, and the address; `user` asks every request for these credentials."""
@@ -68,6 +70,8 @@ def _missing(code: int, what: str) -> tuple[int, Any]:
 @contextmanager
 def schema_server(user: str | None = None) -> Iterator[SchemaServer]:
     """Serve until the end of the block."""
+    # An earlier server may have had the same port, and schemas are remembered by the address that they came from.
+    schemas._fetched.clear()
     registry = SchemaServer(user)
     wanted = None if user is None else "Basic " + base64.b64encode(user.encode()).decode()
 

@@ -27,7 +27,7 @@ from syncline.node.faults.names import API_DISCONNECT, API_DROP_REPLY, API_ERROR
 from syncline.node.faults.rules import Rule
 from syncline.node.request import Request
 from syncline.node.unix_sockets.sending import read_files
-from syncline.records.buffers import Part
+from syncline.records.buffers import Buffer, Part
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_response
 from syncline.wire.errors import DecodeError
@@ -204,7 +204,12 @@ def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Requ
         def reply_parts(self, parts: Sequence[Part]) -> None:
             """Answer later."""
             self.on_lost = None
-            answer = partial(super().reply_parts, read_files(parts))
+            try:
+                parts = read_files(parts)
+            except (EOFError, OSError) as error:
+                self.connection.close(f"a log cannot be read: {error}")
+                return
+            answer = partial(super().reply_parts, parts)
 
             def go_on() -> None:
                 held.pop(answer, None)
@@ -227,7 +232,7 @@ def _with_topic_errors(rule: Rule) -> type[Request]:
 
             assert rule.error is not None, "an api-error rule has an error"
             code = ErrorCode(int(rule.error))
-            answer = decode_response(self.key, self.version, b"".join(read_files(parts)))
+            answer = decode_response(self.key, self.version, b"".join(cast("Sequence[Buffer]", parts)))
             topics = tuple(
                 dataclasses.replace(topic, error_code=code, partitions=())
                 if rule.topic in (None, topic.name)

@@ -74,7 +74,7 @@ class FetchOperation:
             fetch,
             request.version,
             is_watching=self._stays,
-            sends_files=fetch.replica_id >= 0 and request.connection.files is not None,
+            sends_files=fetch.replica_id >= 0 and request.version >= 12 and request.connection.files is not None,
         )
         self._is_first_look = True
         self._is_forced = False

@@ -49,6 +49,7 @@ class Row:
         "pending",
         "preferred",
         "records",
+        "records_epoch",
     )
 
     def __init__(self, entry: SessionPartition) -> None:
@@ -57,6 +58,8 @@ class Row:
         self.error = ErrorCode.NONE
         # In a file only while the callback lasts that found them.
         self.records: Part = b""
+        # The leader epoch of all of them, for followers to check; -1: not said.
+        self.records_epoch = _NO_EPOCH
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
         # What the read has noted of how far behind the reader is; None for followers.

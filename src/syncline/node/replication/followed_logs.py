@@ -27,6 +27,7 @@ from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.records.buffers import Buffer
 from syncline.storage.errors import (
+    ChangedRecordsError,
     CorruptRecordsError,
     LogOfflineError,
     StorageError,
@@ -114,6 +115,11 @@ class FollowedLogs:
             self._doubt(key, partition, error)
             follower.back_off(self._surroundings.clock.mono_ms())
             return ()
+        except ChangedRecordsError as error:
+            # The leader has lost its role while this answer was under way. It refuses the next fetch.
+            log.info("%s; fetching again", error)
+            follower.back_off(self._surroundings.clock.mono_ms())
+            return ()
         except UnexpectedOffsetError as error:
             # The network has checksums of its own: offsets that go back are no accident on the way.
             self._doubt(key, partition, error)
@@ -147,7 +153,7 @@ class FollowedLogs:
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        partition.log.append_as_follower(cast("Buffer", row.records), row.append_times)
+        partition.log.append_as_follower(cast("Buffer", row.records), row.append_times, row.records_epoch)
         now_ms = clock.mono_ms()
         took_ms = now_ms - began_ms
         if took_ms >= NOTABLE_MS:

@@ -7,9 +7,9 @@ records that a leader has just appended reach its followers with one copy, the r
 What is sent here goes past the transport. So nothing may wait in the transport, and what the socket does not take at
 once is read, and left to the transport, like any answer.
 
-A page that is sent may change before the receiver has read it, if the log is cut there and written anew. Only a broker
-that leads no longer does that. Then followers find other records there, of the new leader, or none with the right
-checksum, which they refuse; what lies before the cut does not change.
+Until the receiver has read them, they are pages of the file, not copies. If the log is cut meanwhile and written anew,
+it finds other records. So the answer says of which leader epoch all of them are (`FetchedPartition.records_epoch`), and
+the follower checks it: the same epoch at the same offset is the same record.
 """
 
 import asyncio
