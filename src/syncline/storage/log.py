@@ -187,7 +187,7 @@ class PartitionLog:
         """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
 
         `append_times` are the leader's entries for some of them, in order, and possibly the one before. `records_epoch`
-        is the leader epoch that all of them must have, if any. Raises what `incoming.checked` raises, and stores nothing.
+        is the leader epoch that all of them must have, if any. Raises as `incoming.checked` does, and stores nothing.
         """
         asked_from = self.log_end
         self._availability.check()
