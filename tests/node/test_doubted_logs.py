@@ -166,12 +166,12 @@ async def test_damage_on_the_way_is_fetched_again_and_reported_to_nobody(world: 
     append = partition.log.append_as_follower
     damaged = []
 
-    def append_damaged_once(records: Any, append_times: Any) -> Any:
+    def append_damaged_once(records: Any, *rest: Any) -> Any:
         if not damaged:
             damaged.append(1)
             records = bytearray(records)
             records[-1] ^= 1
-        return append(records, append_times)
+        return append(records, *rest)
 
     partition.log.append_as_follower = append_damaged_once  # type: ignore[method-assign]
     row = await (await world.client(1)).produce("t", batch(), acks=-1)
