@@ -76,12 +76,17 @@ def _answer_of(channel: socket.socket, layout: Layout, waiting: Callable[[str], 
                 return {"error": f"the cluster did not start; see {layout.logs / 'supervisor.log'}"}
             said += part
     except KeyboardInterrupt:
-        channel.shutdown(socket.SHUT_WR)
+        # The supervisor may have answered, and closed its end, just before.
+        with contextlib.suppress(OSError):
+            channel.shutdown(socket.SHUT_WR)
         waiting("stopping what was started")
-        # The end of the channel is the end of the supervisor.
-        while channel.recv(FAILURE_BYTES_MAX):
-            pass
-        raise
+        # The end of the channel is the end of the supervisor, or of the start.
+        while part := channel.recv(FAILURE_BYTES_MAX):
+            said += part
+        if b"\n" not in said:
+            raise
+    # From here on it is reported how the start went: a cluster that is up stays up.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answer: dict[str, str] = json.loads(said)
     return answer
 
