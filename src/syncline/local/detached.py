@@ -79,13 +79,14 @@ def _answer_of(channel: socket.socket, layout: Layout, waiting: Callable[[str], 
         # The supervisor may have answered, and closed its end, just before.
         with contextlib.suppress(OSError):
             channel.shutdown(socket.SHUT_WR)
-        waiting("stopping what was started")
+        if not select.select([channel], [], [], 0)[0]:
+            waiting("stopping what was started")
         # The end of the channel is the end of the supervisor, or of the start.
         while part := channel.recv(FAILURE_BYTES_MAX):
             said += part
         if b"\n" not in said:
             raise
-    # From here on it is reported how the start went: a cluster that is up stays up.
+    # Nothing keeps the command, which ends soon, from reporting how the start went: a cluster that is up stays up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answer: dict[str, str] = json.loads(said)
     return answer

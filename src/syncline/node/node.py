@@ -128,7 +128,7 @@ class Node:
                 rack=spec.rack,
             ),
         }
-        # By name: client, internal, and metrics if they are served.
+        # By name: client, internal, what stands beside it, and metrics if they are served.
         self.servers: dict[str, Listening] = {}
         self._is_stopping = False
         self._handlers = Handlers(spec.control_secret)

@@ -97,6 +97,7 @@ def test_want_of_descriptors_is_no_reason_to_try_tcp(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(socket, "socket", refuse)
+    assert listen_beside(9, 8) is None
     if is_raised:
         with pytest.raises(OSError, match=os.strerror(number)):
             connect_beside(HOST, 9)
