@@ -24,7 +24,7 @@ def test_brokers_are_forked_from_a_process_without_openssl() -> None:
     """Guards: OpenSSL took 3 MB of each broker; asyncio, uvloop and the control API each imported it."""
     script = f"""
 import sys
-from syncline.local.supervisor import preload
+from syncline.local.preload import preload
 preload()
 from syncline.node import handlers
 handlers.import_for_brokers()
@@ -100,7 +100,7 @@ import importlib.util
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name in HIDDEN else find_spec(name, package)
 sys.meta_path.insert(0, Hides())
-from syncline.local.supervisor import preload
+from syncline.local.preload import preload
 preload()
 import hashlib, random
 print(hashlib.sha256(b"").hexdigest()[:8], sys.modules.get("_hashlib") is not None)

@@ -51,7 +51,7 @@ def test_brokers_can_talk_without_descriptors() -> None:
     """Guards: a broker that ran out of descriptors could not import what it needs to hand its partitions over."""
     script = """
 import resource
-from syncline.local.supervisor import preload
+from syncline.local.preload import preload
 preload()
 from syncline.node import handlers
 from tests.cluster import ROOT
@@ -218,7 +218,7 @@ def test_commands_about_moves_find_their_code_imported() -> None:
     """Guards: the first of them held the loop for more than ten milliseconds, to import code and schemas."""
     script = """
 import sys
-from syncline.local.supervisor import preload
+from syncline.local.preload import preload
 preload()
 from syncline.node import handlers
 from tests.cluster import ROOT

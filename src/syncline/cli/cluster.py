@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from syncline.cli import up
-from syncline.cli.up import DEFAULT_DIRECTORY, checked_configs
+from syncline.cli.up import checked_configs
+from syncline.cli.up_options import DEFAULT_DIRECTORY, SUMMARY
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
 from syncline.local.profiles import PROFILES
 
@@ -30,10 +31,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    # `up` parses its own arguments (see cli/up.py); typer only lists it, and forwards calls.
+    # `up` parses its own arguments (cli/up_options.py); typer only lists it, and forwards calls.
     app.command(
         name="up",
-        help=up.SUMMARY,
+        help=SUMMARY,
         short_help="Start a cluster on this machine.",
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )(_up)

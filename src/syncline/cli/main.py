@@ -21,6 +21,14 @@ import io
 import os
 import sys
 
+from syncline.local.spared_modules import spared_modules
+
+if sys.argv[1:2] == ["up"]:
+    with spared_modules():
+        import dataclasses  # noqa: F401
+        import logging  # noqa: F401
+        import pathlib  # noqa: F401
+
 from syncline.local.layout import LocalClusterError
 from syncline.model.config_types import ConfigError
 from syncline.model.shown_names import printable

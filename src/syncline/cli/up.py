@@ -1,10 +1,10 @@
 """`up`: start a cluster on this machine.
 
-Tests wait for this command, so its start-up time counts: it uses argparse, which
-imports in ten milliseconds, instead of typer.
+Tests wait for this command, so its start-up time counts, and brokers are forked
+from it, so its memory counts: what parses its arguments is forgotten
+(`cli.up_options`).
 """
 
-import argparse
 import gc
 import json
 import logging
@@ -12,15 +12,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
-from syncline.local.layout import BROKERS_MAX, LocalClusterError, RunningCluster, write_ready_file
+from syncline.cli.up_options import parse
+from syncline.local.layout import LocalClusterError, RunningCluster, write_ready_file
 from syncline.local.profiles import PROFILES
 
-SUMMARY: Final = "Start a cluster on this machine and keep it running until Ctrl-C (or `down`)."
-DEFAULT_DIRECTORY = Path("syncline-data")
-PORT_MAX: Final = 65_535
 # Options of `up` and `broker` set these.
 DECIDED: Final = {
     "node.id": "the id of the broker",
@@ -87,9 +84,9 @@ def run(arguments: Sequence[str]) -> None:
     """Run the command; ends the process."""
     # Imports leave no garbage, and collecting it would take a tenth of the start; the supervisor enables it again.
     gc.disable()
+    options = parse(arguments)
     from syncline.local.supervisor import ClusterSpec, Supervisor
 
-    options = _parser().parse_args(arguments)
     ready_file = options.ready_file.absolute() if options.ready_file else None
     if ready_file is not None and not ready_file.parent.is_dir():
         raise LocalClusterError(f"cannot write the ready file {ready_file}: there is no directory {ready_file.parent}.")
@@ -125,87 +122,6 @@ def interruptible() -> None:
     """Make Ctrl-C raise KeyboardInterrupt from here on: the command has something to clean up."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="syncline up", description=SUMMARY)
-    parser.add_argument(
-        "--brokers", type=_brokers, metavar="N", help="how many brokers (default: as many as last time, or 3)"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=DEFAULT_DIRECTORY,
-        metavar="DIR",
-        help=f"data directory of the cluster (default: {DEFAULT_DIRECTORY})",
-    )
-    parser.add_argument(
-        "--port",
-        type=_ports,
-        default=(),
-        metavar="N[,N...]",
-        help="port of the first broker, the others follow, or a port for each; 0: free ones; default: as last time, or"
-        " from 9092 on",
-    )
-    parser.add_argument(
-        "--config",
-        "-c",
-        action="append",
-        metavar="NAME=VALUE",
-        help="a broker configuration; repeatable",
-    )
-    parser.add_argument(
-        "--racks",
-        type=_racks,
-        default=(),
-        metavar="A,B,...",
-        help="racks of the brokers in turn (broker.rack); replicas are spread over them. Consumers read in their own"
-        " with --config replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    )
-    parser.add_argument("--profile", metavar="NAME", help=f"a set of configurations: {', '.join(PROFILES)}")
-    parser.add_argument(
-        "--detach", "-d", action="store_true", help="return once the cluster is up; stop it with `down`"
-    )
-    parser.add_argument(
-        "--ready-file",
-        type=Path,
-        metavar="FILE",
-        help="write this file (JSON: bootstrap, process ids) once the cluster is up",
-    )
-    parser.add_argument(
-        "--restart",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="start a broker again when its process dies (default: yes)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
-    return parser
-
-
-def _brokers(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"takes a number from 1 to {BROKERS_MAX}, not {text!r}")
-    return int(text)
-
-
-def _racks(text: str) -> tuple[str, ...]:
-    racks = tuple(each.strip() for each in text.split(","))
-    if not all(racks):
-        raise argparse.ArgumentTypeError(f"takes names with commas between, not {text!r}")
-    return racks
-
-
-def _ports(text: str) -> tuple[int, ...]:
-    each = [number.strip() for number in text.split(",")]
-    if not all(number.isdecimal() and int(number) <= PORT_MAX for number in each):
-        raise argparse.ArgumentTypeError(f"takes ports from 0 to {PORT_MAX} with commas between, not {text!r}")
-    ports = tuple(map(int, each))
-    if len(ports) > BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"takes at most {BROKERS_MAX} ports, not {len(ports)}")
-    given = [port for port in ports if port]
-    if len(set(given)) != len(given):
-        raise argparse.ArgumentTypeError(f"takes each port once, not {text!r}")
-    return ports
 
 
 def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None:

@@ -30,8 +30,9 @@ from typing import Any, Final
 
 from syncline.local.broker_process import BrokerProcess
 from syncline.local.ports import BetweenBrokers, listen, port_of
+from syncline.local.preload import preload
 from syncline.local.private_files import FILE_MODE
-from syncline.local.supervisor import FAILURE_BYTES_MAX, SERVING, preload
+from syncline.local.supervisor import FAILURE_BYTES_MAX, SERVING
 
 READ_BYTES: Final = 65_536
 

@@ -39,8 +39,8 @@ from syncline.local.ports import (
     listen_for_metrics,
     port_of,
 )
+from syncline.local.preload import preload
 from syncline.local.private_files import FILE_MODE, keep_files_private
-from syncline.local.without_openssl import spare_openssl
 from syncline.model.immutable import Immutable
 
 if TYPE_CHECKING:
@@ -478,20 +478,6 @@ def exited(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
         return True
-
-
-def preload() -> None:
-    """Import what brokers need, including the schemas of the first messages, once, before the forks."""
-    spare_openssl()
-
-    import sqlite3  # noqa: F401
-
-    import syncline.local.broker_process
-    import syncline.node.faults.disk  # noqa: F401
-    from syncline.wire.api import ApiKey
-    from syncline.wire.codec import preload as preload_schemas
-
-    preload_schemas(((ApiKey.BROKER_REGISTRATION, 4), (ApiKey.BROKER_HEARTBEAT, 1), (ApiKey.CREATE_TOPICS, 7)))
 
 
 def still_starting(layout: Layout, who: str) -> str:
