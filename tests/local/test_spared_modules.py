@@ -35,7 +35,7 @@ def test_brokers_are_forked_from_a_process_without_them() -> None:
 def test_later_imports_get_the_real_ones() -> None:
     """And what was imported with a stand-in goes on working."""
     script = f"""{AS_UP}
-import asyncio, dataclasses, functools, linecache, pathlib, traceback, uuid
+import asyncio, dataclasses, functools, os, pathlib, traceback, uuid
 import uvloop
 
 assert pathlib.Path("/a b").as_uri() == "file:///a%20b"
@@ -47,10 +47,13 @@ class Some:
 
 async def function(): ...
 
-for value in (Some().method, function):
+for value in (Some().method, function, functools.partial(function)):
     assert asyncio.iscoroutinefunction(value)
 for value in (Some().plain, print, functools.partial(print), 7):
     assert not asyncio.iscoroutinefunction(value)
+
+wrapped = functools.wraps(function)(lambda: 0)
+assert asyncio.format_helpers._get_function_source(wrapped)[1] == function.__code__.co_firstlineno
 
 Undocumented = dataclasses.make_dataclass("Undocumented", ["field"])
 assert Undocumented(1).field == 1 and Undocumented.__doc__ == "Undocumented"
@@ -73,7 +76,7 @@ import inspect, platform, subprocess, urllib.parse
 assert str(inspect.signature(Undocumented)) == "(field: 'typing.Any') -> None"
 assert asyncio.coroutines.inspect.signature(Undocumented) == inspect.signature(Undocumented)
 assert asyncio.coroutines.inspect.cleandoc is inspect.cleandoc
-assert platform.system() == uuid._platform_system
+assert platform.system() == os.uname().sysname
 assert subprocess.PIPE == asyncio.subprocess.PIPE
 print(urllib.parse.urlsplit("http://host:1/").port)
 """

@@ -11,8 +11,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from types import CodeType, GeneratorType, ModuleType
+from types import CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any, Final
 
 _CO_COROUTINE: Final = 0x80
@@ -46,17 +47,33 @@ class _StandIn(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
-def _signature(of: Any) -> Any:
+def _signature(*arguments: Any, **options: Any) -> Any:
     """Return what `inspect.signature` does; to `dataclasses` "": it makes docstrings of it, where there are none."""
     if sys._getframe(1).f_globals.get("__name__") == "dataclasses":  # noqa: SLF001 - the caller's name, and no more
         return ""
-    return import_module("inspect").signature(of)
+    return import_module("inspect").signature(*arguments, **options)
 
 
-def _is_coroutine_function(value: object) -> bool:
-    """Return what `inspect.iscoroutinefunction` does for functions and methods; uvloop asks it of signal handlers."""
+def _annotations(of: Any, **options: Any) -> Any:
+    """Return what `inspect.get_annotations` does: from Python 3.12 on, `dataclasses` asks for those of classes."""
+    if isinstance(of, type) and not options:
+        return dict(of.__dict__.get("__annotations__") or {})  # noqa: RUF063 - it stands for that function
+    return import_module("inspect").get_annotations(of, **options)
+
+
+def _is_coroutine_function(value: Any) -> bool:
+    """Return what `inspect.iscoroutinefunction` does; uvloop asks it of signal handlers."""
+    while isinstance(value, partial):
+        value = value.func
     code = getattr(value, "__code__", None)
     return isinstance(code, CodeType) and bool(code.co_flags & _CO_COROUTINE)
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return what `inspect.unwrap` does: asyncio names callbacks in errors, also where no file can be opened."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
 
 
 def _quote_from_bytes(*arguments: Any, **options: Any) -> str:
@@ -70,6 +87,9 @@ _NAMES: Final[Mapping[str, Mapping[str, object]]] = {
         "signature": _signature,
         "isgenerator": lambda value: isinstance(value, GeneratorType),
         "iscoroutinefunction": _is_coroutine_function,
+        "get_annotations": _annotations,
+        "unwrap": _unwrapped,
+        "isfunction": lambda value: isinstance(value, FunctionType),
     },
     # `uuid` asks for the system's name, `platform.system()`.
     "platform": {"system": lambda: os.uname().sysname},
