@@ -119,7 +119,7 @@ def fetch_responses(version: int) -> st.SearchStrategy[FetchResponse]:
         diverging_epoch=st.none() | st.tuples(partitions, timestamps) if tags else st.none(),
         current_leader=leaders if tags else st.none(),
         append_times=st.just(()),
-        records_epoch=st.just(-1),
+        unread=st.none(),
     )
     topics = topic_ids if version >= 13 else topic_names
     return st.builds(

@@ -1,6 +1,8 @@
 """Brokers of one machine replicate over Unix domain sockets, from the start on and after restarts, or over TCP."""
 
 import hashlib
+import os
+import socket
 import sys
 from pathlib import Path
 
@@ -45,6 +47,25 @@ def is_beside(port: int) -> bool:
     return True
 
 
+def is_closed_to(user: int, port: int) -> bool:
+    """Return whether a broker ends a connection of this user to the socket beside its port, instead of waiting."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
+        own = os.geteuid()
+        # The kernel notes the user who connects.
+        os.seteuid(user)
+        try:
+            connection.connect(name_of(port))
+        finally:
+            os.seteuid(own)
+        try:
+            return connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+
 def produce(cluster: LocalCluster, size_bytes: int, record_bytes: int) -> None:
     """Have all replicas acknowledge so many bytes, in large batches."""
     settings = {"acks": "all", "linger.ms": 5, "batch.size": 1_000_000}
@@ -84,6 +105,18 @@ def test_brokers_replicate_over_unix_domain_sockets_from_their_start_on_and_afte
         # They lead everything now, and the broker that has come back fetches from both.
         assert all(connections_beside(ports[broker_id]) >= 2 for broker_id in (1, 3))
         until(lambda: [len(each) for each in digests(cluster)] == [1] * PARTITIONS, 10, otherwise="the replicas differ")
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user can be taken by root alone")
+def test_connections_of_other_users_are_refused() -> None:
+    """Rules for the loopback, such as a firewall's, do not hold for these sockets."""
+    cluster = start_cluster(1)
+    try:
+        (port,) = internal_ports(cluster).values()
+        assert is_closed_to(65_534, port)
+        assert not is_closed_to(os.geteuid(), port)
     finally:
         cluster.stop()
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from syncline.model.ids import Offset
-from syncline.records.batch import iterate
+from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
+from syncline.records.batch import BatchHeader, iterate
+from syncline.records.buffers import FileRange
 from syncline.records.errors import DecodeError
+from syncline.records.unread import Unread
+from syncline.storage import incoming
 from syncline.storage.errors import ChangedRecordsError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
@@ -25,7 +28,7 @@ from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sends with Linux's sendfile")
 
 COUNT = 64
-VALUE = bytes(900)
+VALUE_BYTES = 900
 LARGE = LogSettings(segment_bytes=1 << 20, index_interval_bytes=4096)
 
 
@@ -44,9 +47,28 @@ def log_on(disk: RealDisk, directory: Path) -> PartitionLog:
     return opened.create(KEY, TOPIC_ID, LARGE)
 
 
+def value(epoch: int) -> bytes:
+    """Return what records of an epoch hold: another one in each, of the same size."""
+    return bytes([epoch]) * VALUE_BYTES
+
+
 def copies(first: int, epoch: int, last: int = COUNT) -> bytes:
     """Return what a follower got: batches of one record, of the same size in every epoch."""
-    return b"".join(bytes(batch(number, leader_epoch=epoch, value=VALUE)) for number in range(first, last))
+    return b"".join(bytes(batch(number, leader_epoch=epoch, value=value(epoch))) for number in range(first, last))
+
+
+def sent(log: PartitionLog, offset: int, max_bytes: int) -> tuple[FileRange, Unread]:
+    """Return what a leader sends unread from an offset on, and what it says of that."""
+    plan = log.read_plan(Offset(offset), max_bytes, log.log_end)
+    assert isinstance(plan, Slice)
+    found = log.unread(Offset(offset), plan)
+    assert found is not None
+    return found
+
+
+def headers(data: bytes) -> list[BatchHeader]:
+    """Return the headers of batches."""
+    return [header for _, header in iterate(memoryview(data), 0, len(data))]
 
 
 def epochs_in(data: bytes) -> set[int]:
@@ -77,13 +99,10 @@ def test_follower_that_reads_late_stores_nothing_from_behind_a_cut(
         leader.append_as_follower(copies(0, 5))
     else:
         for _ in range(COUNT):
-            append(leader, leader_epoch=5, value=VALUE)
+            append(leader, leader_epoch=5, value=value(5))
     follower.append_as_follower(copies(0, 5, 20))
     ours, theirs = ends
-    plan = leader.read_plan(Offset(20), 1 << 20, leader.log_end)
-    assert isinstance(plan, Slice)
-    found = plan.hot_range()
-    assert found is not None
+    found, unread = sent(leader, 20, 1 << 20)
     original = bytes(found.read())
     assert found.send(ours.fileno(), 0) == len(original)
 
@@ -92,7 +111,7 @@ def test_follower_that_reads_late_stores_nothing_from_behind_a_cut(
     arrived = theirs.recv(1 << 20, socket.MSG_WAITALL | socket.MSG_DONTWAIT)
     assert len(arrived) == len(original)
     try:
-        follower.append_as_follower(arrived, records_epoch=5)
+        follower.append_as_follower(arrived, unread=unread)
     except StorageError:
         assert arrived != original
         assert follower.log_end == 20
@@ -108,10 +127,7 @@ def test_pages_that_were_sent_do_change(
     leader.append_as_follower(copies(0, 5))
     follower.append_as_follower(copies(0, 5, 20))
     ours, theirs = ends
-    plan = leader.read_plan(Offset(20), 8_000, leader.log_end)
-    assert isinstance(plan, Slice)
-    found = plan.hot_range()
-    assert found is not None
+    found, unread = sent(leader, 20, 8_000)
     found.send(ours.fileno(), 0)
     truncate_to(leader, Offset(19))
     leader.append_as_follower(copies(19, 4))
@@ -120,6 +136,56 @@ def test_pages_that_were_sent_do_change(
     if epochs_in(arrived) != {4}:
         pytest.skip("this kernel keeps the pages of what was cut off")
     with pytest.raises(ChangedRecordsError, match="the batch at 20 has leader epoch 4, and the leader says 5"):
-        follower.append_as_follower(arrived, records_epoch=5)
+        follower.append_as_follower(arrived, unread=unread)
     assert follower.log_end == 20
-    assert follower.append_as_follower(copies(20, 5, 22), records_epoch=5).log_end == 22
+    assert unread == Unread(5, sum(header.crc + header.next_offset for header in headers(copies(20, 5, 28))))
+    assert follower.append_as_follower(copies(20, 5, 28), unread=unread).log_end == 28
+
+
+@pytest.mark.parametrize("is_new_first", [False, True])
+def test_no_mixture_of_two_contents_is_stored(*, is_new_first: bool) -> None:
+    """A receiver may stop at any byte, and the kernel may keep any page; checksums do not cover epochs and offsets.
+
+    Guards: a header of one epoch with the checksum and the records of another one was stored.
+    """
+    old, unread = (
+        copies(0, 5, 3),
+        Unread(5, sum(header.crc + header.next_offset for header in headers(copies(0, 5, 3)))),
+    )
+    new = copies(0, 5, 1) + copies(1, 6, 3)
+    assert len(new) == len(old)
+    for place in range(len(old) + 1):
+        arrived = new[:place] + old[place:] if is_new_first else old[:place] + new[place:]
+        try:
+            incoming.checked(memoryview(arrived), Offset(0), LeaderEpoch(5), TopicPartition("t", 0), unread)
+        except StorageError:
+            assert arrived != old, f"the right records are refused at {place}"
+        else:
+            assert arrived == old, f"a mixture is stored at {place}"
+
+
+def test_batches_within_a_value_are_not_stored() -> None:
+    """The next leader's record may hold what looks like later batches of the epoch, and lie where the answer begins."""
+    unread = Unread(5, sum(header.crc + header.next_offset for header in headers(copies(20, 5, 22))))
+    within = copies(25, 5, 27)
+
+    with pytest.raises(ChangedRecordsError, match="2 batches from 20 on add up to"):
+        incoming.checked(memoryview(within), Offset(20), LeaderEpoch(5), TopicPartition("t", 0), unread)
+
+
+def test_only_what_was_written_last_in_the_newest_epoch_is_sent_unread(real_disk: RealDisk, tmp_path: Path) -> None:
+    """Of other batches, the leader could not say what they are without reading them."""
+    leader = log_on(real_disk, tmp_path / "leader")
+    leader.append_as_follower(copies(0, 4, 30) + copies(30, 5))
+
+    def is_unread(offset: int, max_bytes: int = 1 << 20) -> bool:
+        plan = leader.read_plan(Offset(offset), max_bytes, leader.log_end)
+        assert isinstance(plan, Slice)
+        return leader.unread(Offset(offset), plan) is not None
+
+    assert [is_unread(offset) for offset in (0, 29, 30, COUNT - 1)] == [False, False, True, True]
+    leader.roll()
+    assert not is_unread(30)
+    leader.append_as_follower(copies(COUNT, 5, COUNT + 2))
+    assert not is_unread(COUNT - 1)
+    assert is_unread(COUNT)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.records.unread import Unread
 from syncline.wire import codec
 from syncline.wire.errors import DecodeError
 from syncline.wire.fetch import (
@@ -110,12 +111,18 @@ def test_response_reads_back_what_was_written(example: tuple[int, FetchResponse]
 APPEND_TIMES = ((7, 1_700_000_000_000), (9, ~1_700_000_000_000), (12, 1_700_000_000_250))
 
 
-@given(versioned(REPLICA_VERSIONS, fetch_responses), st.integers(0, 3), st.integers(-1, 2**31 - 1))
-def test_what_only_brokers_tell_each_other_travels(example: tuple[int, FetchResponse], count: int, epoch: int) -> None:
-    """Append times, and the epoch of all records: beside the other tagged fields of a row, or alone."""
+@given(
+    versioned(REPLICA_VERSIONS, fetch_responses),
+    st.integers(0, 3),
+    st.none() | st.builds(Unread, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+)
+def test_what_only_brokers_tell_each_other_travels(
+    example: tuple[int, FetchResponse], count: int, unread: Unread | None
+) -> None:
+    """Append times, and what is said of unread records: beside the other tagged fields of a row, or alone."""
     version, response = example
     topics = [
-        (topic, [row._replace(append_times=APPEND_TIMES[:count], records_epoch=epoch) for row in rows])
+        (topic, [row._replace(append_times=APPEND_TIMES[:count], unread=unread) for row in rows])
         for topic, rows in response.topics
     ]
     response = response._replace(topics=topics)
@@ -123,14 +130,14 @@ def test_what_only_brokers_tell_each_other_travels(example: tuple[int, FetchResp
     assert parse_fetch_response(b"".join(encode_fetch_response(response, version)), version) == response
 
 
-@pytest.mark.parametrize("size", [0, 3, 5, 8])
-def test_epoch_of_another_size_is_refused(size: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, 11, 13])
+def test_sum_of_another_size_is_refused(size: int) -> None:
     """A peer that sends it is broken."""
-    row = FetchedPartition(0, 0, records_epoch=7)
+    row = FetchedPartition(0, 0, unread=Unread(7, 70))
     data = b"".join(encode_fetch_response(FetchResponse(topics=[(TOPIC_ID, [row])]), 17))
-    head, _, tail = data.partition(b"\xa1\x9c\x01\x04")
+    head, _, tail = data.partition(b"\xa1\x9c\x01\x0c")
     assert tail
-    damaged = head + b"\xa1\x9c\x01" + bytes([size]) + bytes(size) + tail[4:]
+    damaged = head + b"\xa1\x9c\x01" + bytes([size]) + bytes(size) + tail[12:]
 
     with pytest.raises(DecodeError, match="ends too early"):
         parse_fetch_response(damaged, 17)

@@ -53,10 +53,10 @@ class BetweenBrokers(NamedTuple):
         return port_of(self.tcp)
 
     def close(self) -> None:
-        """Close both."""
-        self.tcp.close()
+        """Close both. The name goes first: what listens at the port next takes it again."""
         if self.beside is not None:
             self.beside.close()
+        self.tcp.close()
 
 
 def listen_between(port: int, config: "BrokerConfig") -> BetweenBrokers:

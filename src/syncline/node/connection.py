@@ -22,7 +22,8 @@ from syncline.node.loop_holds import LoopHolds
 from syncline.node.outgoing import TOGETHER_BYTES_MAX, Outgoing
 from syncline.node.received import Received
 from syncline.node.request import NOTHING, Request, Steps
-from syncline.node.unix_sockets.sending import FileSender, file_sender_of
+from syncline.node.unix_sockets.names import is_of_own_user
+from syncline.node.unix_sockets.sending import FileSender, file_sender_of, unix_descriptor_of
 from syncline.records.buffers import Buffer, Part
 from syncline.wire.api import is_too_large, response_header_version
 from syncline.wire.errors import DecodeError
@@ -174,14 +175,15 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports have the interface, not the base class.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        if peer:
+        if isinstance(peer, tuple):
             self.client_host = f"/{peer[0]}"
-        else:
-            self.files = file_sender_of(self._transport)
+        descriptor = unix_descriptor_of(self._transport)
+        is_foreign = descriptor >= 0 and not is_of_own_user(descriptor)
+        self.files = file_sender_of(self._transport)
         clients = self._dispatcher.clients
         self.last_read = next(self._reads)
         self._dispatcher.connections[self] = None
-        if not clients.places.arrived(self):
+        if is_foreign or not clients.places.arrived(self):
             del self._dispatcher.connections[self]
             self._transport = None
             reset(cast("asyncio.Transport", transport))

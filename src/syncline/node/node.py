@@ -376,7 +376,7 @@ class Node:
     def _expire_producers(self) -> Steps:
         for partition in list(self.broker.partitions.values()):
             now_ms = self._clock.wall_ms()
-            partition.log.remove_expired_producers(now_ms, self.broker.config.producer_id_expiration_ms)
+            partition.log.producers.expire(now_ms, self.broker.config.producer_id_expiration_ms)
             yield
 
 

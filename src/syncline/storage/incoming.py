@@ -10,9 +10,10 @@ Units: `start` is a position in the answer.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
+from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import BatchHeader, crc_matches, iterate
 from syncline.records.errors import DecodeError
+from syncline.records.unread import Unread, mark_of, sum_of
 from syncline.storage.errors import ChangedRecordsError, CorruptRecordsError, UnexpectedOffsetError
 from syncline.storage.segment import Segment
 
@@ -43,22 +44,24 @@ def checked(
     log_end: Offset,
     latest_epoch: LeaderEpoch,
     topic_partition: TopicPartition,
-    records_epoch: int = NONE,
+    unread: Unread | None = None,
 ) -> list[Incoming]:
     """Return the whole batches of a leader's answer, without a partial one at the end.
 
-    `records_epoch` is the leader epoch that the leader says all of them have, -1 if it says nothing.
+    `unread` is what the leader says of them if it has not read them.
     Raises ChangedRecordsError, CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
     """
     batches: list[Incoming] = []
-    expected, latest = log_end, int(latest_epoch)
+    expected, latest, total = log_end, int(latest_epoch), 0
     try:
         for start, header in iterate(view, 0, len(view)):
-            if header.leader_epoch != records_epoch >= 0:
-                raise ChangedRecordsError(
-                    f"{topic_partition}: the batch at {header.base_offset} has leader epoch {header.leader_epoch}, "
-                    f"and the leader says {records_epoch}"
-                )
+            if unread is not None:
+                total += mark_of(header.crc, header.next_offset)
+                if header.leader_epoch != unread.leader_epoch:
+                    raise ChangedRecordsError(
+                        f"{topic_partition}: the batch at {header.base_offset} has leader epoch {header.leader_epoch}, "
+                        f"and the leader says {unread.leader_epoch}"
+                    )
             if not crc_matches(view, start, header):
                 raise CorruptRecordsError(f"{topic_partition}: the batch at {header.base_offset} arrived damaged")
             if header.base_offset < expected or header.last_offset_delta < 0:
@@ -74,6 +77,11 @@ def checked(
             batches.append(_make(Incoming, (start, start + header.size_bytes, header)))
     except DecodeError as error:
         raise CorruptRecordsError(f"{topic_partition}: {error}") from None
+    if unread is not None and sum_of(total) != unread.check_sum:
+        raise ChangedRecordsError(
+            f"{topic_partition}: {len(batches)} batches from {log_end} on add up to {sum_of(total)}, "
+            f"and the leader says {unread.check_sum}"
+        )
     return batches
 
 

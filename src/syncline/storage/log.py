@@ -23,7 +23,8 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, LeaderEpoch, Offset, TopicPartition
 from syncline.model.lag import OffsetPlace
 from syncline.records.batch import STAMP, BatchHeader
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, FileRange
+from syncline.records.unread import Unread
 from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
 from syncline.storage.append_times import CopiedTime
 from syncline.storage.availability import Availability
@@ -82,7 +83,7 @@ class PartitionLog:
         self.on_offline: Callable[[PartitionLog, OSError], None] | None = None
         self._availability = Availability(topic_partition, self._went_offline)
         self._disk = disk
-        self._segments = SegmentList(
+        segments = self._segments = SegmentList(
             disk,
             directory,
             recovered.segments or [Segment(disk, directory, recovered.log_end, settings.index_interval_bytes)],
@@ -111,14 +112,7 @@ class PartitionLog:
             make_directory=make_directory,
         )
         self._cuts = CutSteps(
-            disk,
-            directory,
-            self._segments,
-            self._flusher,
-            self._writer,
-            self.epochs,
-            self.producers,
-            self._availability,
+            disk, directory, segments, self._flusher, self._writer, self.epochs, self.producers, self._availability
         )
         self._trimming = Trimming(disk, self._segments, self._flusher, self._writer, self._availability)
 
@@ -182,19 +176,19 @@ class PartitionLog:
         self._after_write()
 
     def append_as_follower(
-        self, buffer: Buffer, append_times: Sequence[CopiedTime] = (), records_epoch: int = NONE
+        self, buffer: Buffer, append_times: Sequence[CopiedTime] = (), unread: Unread | None = None
     ) -> FollowerAppend:
         """Store the whole batches of a leader's answer as they are; drop a partial batch at the end.
 
-        `append_times` are the leader's entries for some of them, in order, and possibly the one before. `records_epoch`
-        is the leader epoch that all of them must have, if any. Raises as `incoming.checked` does, and stores nothing.
+        `append_times` are the leader's entries for some of them, in order, and possibly the one before. `unread` is
+        what the leader says of batches that it has not read. Raises as `incoming.checked` does, and stores nothing.
         """
         asked_from = self.log_end
         self._availability.check()
         if self.log_end != asked_from:
             raise StorageError(f"{self.topic_partition} was cut at {self.log_end} after this fetch from {asked_from}")
         view = memoryview(buffer)
-        batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition, records_epoch)
+        batches = incoming.checked(view, self.log_end, self.epochs.latest_epoch, self.topic_partition, unread)
         if not batches:
             return FollowerAppend(self.log_end, self.log_end, 0, 0, NONE)
         first_offset = batches[0].header.base_offset
@@ -243,6 +237,10 @@ class PartitionLog:
             return EMPTY
         self._writer.pages.was_read(offset)
         return read_plans.plan(self._segments, _make(Wanted, (offset, upper, max_bytes, at_least_one)))
+
+    def unread(self, offset: Offset, plan: Slice) -> tuple[FileRange, Unread] | None:
+        """Return batches from `offset` on to be sent unread, and what to say of them; None if they must be read."""
+        return read_plans.unread(self._segments, self.epochs, offset, plan)
 
     def readable(self, offset: Offset, upper_bound: Offset) -> Readable:
         """Return the bytes between two offsets: exact among the newest batches, elsewhere a little too few."""
@@ -437,10 +435,6 @@ class PartitionLog:
         """Remove the files of deleted segments that are due."""
         self._trimming.sweep(now_ms)
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for too long; return how many."""
-        return self.producers.expire(now_ms, expiration_ms)
-
     def close_cleanly(self) -> None:
         """Make everything durable; write the indexes and the snapshot, so that the next start need not scan."""
         if self._availability.is_closed:
@@ -449,10 +443,7 @@ class PartitionLog:
         self.flush()
         with self._availability.refusing("close"):
             active = self._segments.active
-            if active.size_bytes and active.index is not None and len(active.index):
-                active.finish()
-                active.save_indexes(sync=True)
-            active.append_times.save(for_good=True)
+            active.save_for_good()
             if self.log_end:
                 self._writer.save_snapshot(sync=False)
         self.close()

@@ -12,7 +12,10 @@ Units: sizes and positions are bytes; `upper` is exclusive.
 
 from typing import Final, NamedTuple
 
-from syncline.model.ids import NONE
+from syncline.core.replication.leader_epochs import EpochCache
+from syncline.model.ids import NONE, Offset
+from syncline.records.buffers import FileRange
+from syncline.records.unread import Unread
 from syncline.storage.batch_walk import HeaderReader, NotABatch, NotResident
 from syncline.storage.reading import EMPTY, Search, Slice, Wanted, locate
 from syncline.storage.segment import Segment
@@ -60,6 +63,25 @@ def _plan_from_index(segment: Segment, wanted: Wanted) -> Slice | Search:
         else:
             return Slice(file, position, size, segment.bytes_before) if size else EMPTY
     return segment.search(wanted, hints, cold_from)
+
+
+def unread(segments: SegmentList, epochs: EpochCache, offset: Offset, plan: Slice) -> tuple[FileRange, Unread] | None:
+    """Return the batches of a plan to be sent unread, if all are of the newest leader epoch and were written just now.
+
+    Until a follower reads them they are pages of the file. If this log is cut and written anew meanwhile, the follower
+    can tell by what it is told of them.
+    """
+    first = epochs.entry_for_offset(offset)
+    if first is None or first.leader_epoch != epochs.latest_epoch:
+        return None
+    active = segments.active
+    if plan.file is None or plan.file is not active.open_file:
+        return None
+    check_sum = active.check_sum(plan.position_bytes, plan.size_bytes)
+    if check_sum is None:
+        return None
+    found = plan.file.hot_range(plan.position_bytes, plan.size_bytes)
+    return None if found is None else (found, Unread(first.leader_epoch, check_sum))
 
 
 def readable(segments: SegmentList, wanted: Wanted) -> Readable:

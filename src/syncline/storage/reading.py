@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from syncline.model.ids import Offset
-from syncline.records.buffers import Buffer, FileRange
+from syncline.records.buffers import Buffer
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File
 from syncline.storage.errors import DamagedLogError
@@ -41,10 +41,6 @@ class Slice(NamedTuple):
         if self.file is None:
             return b""
         return self.file.read_resident(self.position_bytes, self.size_bytes)
-
-    def hot_range(self) -> FileRange | None:
-        """Return the bytes, to be sent unread, if they were written a moment ago and can be sent; else None."""
-        return None if self.file is None else self.file.hot_range(self.position_bytes, self.size_bytes)
 
     def read(self) -> Buffer:
         """Return the bytes; may wait for the disk."""

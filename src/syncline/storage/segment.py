@@ -11,15 +11,16 @@ file.
 
 Units: offsets count records, `end_offset` is exclusive; positions are bytes.
 Invariants: `base_offset <= end_offset`; the indexes describe only batches below
-`size_bytes`; `tail_ends` and `tail_positions` are parallel and rise strictly.
+`size_bytes`; `tail_ends`, `tail_positions` and `tail_marks` are parallel, and the first two rise strictly.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import CONTROL_BIT, BatchHeader
+from syncline.records.unread import mark_of, sum_of
 from syncline.storage.batch_walk import HeaderReader, NotABatch
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
@@ -36,7 +37,7 @@ APPEND_TIMES_SUFFIX: Final = ".appendtimes"
 # What lies beside the batches and is of no use without them.
 HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, APPEND_TIMES_SUFFIX)
 
-# A segment remembers between half of these and all of them: some 16 KB per partition that is written to.
+# A segment remembers between half of these and all of them: some 24 KB per partition that is written to.
 TAIL_BATCHES_MAX: Final = 1024
 
 
@@ -83,6 +84,7 @@ class Segment:
         "synced_end",
         "tail_ends",
         "tail_floor",
+        "tail_marks",
         "tail_positions",
         "times",
     )
@@ -119,6 +121,8 @@ class Segment:
         self.tail_floor: int = base_offset
         self.tail_ends = array("q")
         self.tail_positions = array("q")
+        # What each adds to the sum by which a follower tells others from them (`records/unread.py`).
+        self.tail_marks = array("q")
 
     def __repr__(self) -> str:
         return f"Segment({self.base_offset}..{self.end_offset}, {self.size_bytes} bytes)"
@@ -182,6 +186,7 @@ class Segment:
         tail_ends = self.tail_ends
         tail_ends.append(end_offset)
         self.tail_positions.append(position)
+        self.tail_marks.append(mark_of(header.crc, end_offset))
         self.end_offset = Offset(end_offset)
         if len(tail_ends) > TAIL_BATCHES_MAX:
             self._shorten_tail()
@@ -201,12 +206,12 @@ class Segment:
     def _shorten_tail(self) -> None:
         half = TAIL_BATCHES_MAX // 2
         self.tail_floor = self.tail_ends[half - 1]
-        del self.tail_ends[:half], self.tail_positions[:half]
+        del self.tail_ends[:half], self.tail_positions[:half], self.tail_marks[:half]
 
     def drop_tail(self) -> None:
         """Forget where the newest batches lie, once the segment is no longer the active one."""
         self.tail_floor = self.end_offset
-        del self.tail_ends[:], self.tail_positions[:]
+        del self.tail_ends[:], self.tail_positions[:], self.tail_marks[:]
 
     def find_in_tail(self, wanted: Wanted) -> tuple[int, int] | None:
         """Return (position, size) of the answer if it lies within the remembered batches, else None."""
@@ -230,6 +235,15 @@ class Segment:
                 behind = first + 1
             end = positions[behind] if behind < count else self.size_bytes
         return start, end - start
+
+    def check_sum(self, position: int, size_bytes: int) -> int | None:
+        """Return the sum over the batches of a stretch, None unless it is remembered where all of them begin."""
+        positions = self.tail_positions
+        first, behind = bisect_left(positions, position), bisect_left(positions, position + size_bytes)
+        if first == behind or positions[first] != position:
+            return None
+        end = positions[behind] if behind < len(positions) else self.size_bytes
+        return sum_of(sum(self.tail_marks[first:behind])) if end == position + size_bytes else None
 
     def position_in_tail(self, offset: Offset) -> int | None:
         """Return where the batch that holds `offset`, or follows it, begins; None if it is not among the remembered.
@@ -297,6 +311,13 @@ class Segment:
         self._disk.replace_file(self.path(TIME_INDEX_SUFFIX), self.times.encode(), sync=sync)
         self.is_index_saved = True
 
+    def save_for_good(self) -> None:
+        """Write what spares the next start a scan: the indexes, if they say anything, and the append times."""
+        if self.size_bytes and self.index is not None and len(self.index):
+            self.finish()
+            self.save_indexes(sync=True)
+        self.append_times.save(for_good=True)
+
     def load_indexes(self) -> bool:
         """Read both indexes from the disk; return whether they can be trusted up to their last entries.
 
@@ -336,7 +357,7 @@ class Segment:
         """Walk from the last index entry to position `end` and account for every batch. Raises NotABatch."""
         assert self.index is not None, "resuming needs the index in memory"
         self._bytes_since_index = 0
-        self.tail_ends, self.tail_positions = array("q"), array("q")
+        self.tail_ends, self.tail_positions, self.tail_marks = array("q"), array("q"), array("q")
         last = self.index.last
         position = 0 if last is None else last[1]
         # What lies before the entry is not walked; a part of a segment without holes has none.
@@ -377,7 +398,8 @@ class Segment:
         self.synced_end = rest.end_offset
         self.index, self.times = rest.index, rest.times
         self._take(rest.figures)
-        self.tail_floor, self.tail_ends, self.tail_positions = rest.tail_floor, rest.tail_ends, rest.tail_positions
+        self.tail_floor, self.tail_ends = rest.tail_floor, rest.tail_ends
+        self.tail_positions, self.tail_marks = rest.tail_positions, rest.tail_marks
 
     def _cut_file(self, position: int) -> None:
         self.generation += 1

@@ -46,6 +46,7 @@ def check_newest(segment: Segment) -> None:
 def _check_tail(segment: Segment) -> None:
     ends, positions = segment.tail_ends, segment.tail_positions
     assert len(ends) == len(positions) <= TAIL_BATCHES_MAX, f"{segment!r}: {len(ends)} ends, {len(positions)} positions"
+    assert len(ends) == len(segment.tail_marks), f"{segment!r}: {len(ends)} ends, {len(segment.tail_marks)} marks"
     assert segment.base_offset <= segment.tail_floor <= segment.end_offset, (
         f"{segment!r} remembers from {segment.tail_floor} on"
     )

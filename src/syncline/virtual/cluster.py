@@ -18,6 +18,7 @@ from syncline.model.errors import RequestError
 from syncline.model.ids import TopicPartition
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
+from syncline.node.unix_sockets.sending import FileSender
 from syncline.storage.errors import StorageError
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.coordination import ClusterStore, SimCoordination
@@ -69,6 +70,8 @@ class ClusterSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     disk: DiskSettings = field(default_factory=DiskSettings)
     is_shuffled: bool = True
+    # Followers get large records unread, as over Unix domain sockets.
+    sends_unread: bool = False
     check_invariants: bool = True
 
 
@@ -82,6 +85,8 @@ class VirtualCluster:
         scheduling = stream(seed, "scheduling") if self.settings.is_shuffled else None
         self.loop = VirtualLoop(scheduling, on_wake=self._instant_is_over)
         self.network = Network(self.loop, seed, self.trace, self.settings.network)
+        if self.settings.sends_unread:
+            self.network.send_files_from(INTERNAL_PORT, FileSender)
         self.store = ClusterStore(self.loop, stream(seed, "coordination"), self.trace)
         self.hosts: dict[int, Host] = {}
         for broker_id in range(1, self.settings.brokers + 1):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from syncline.records.buffers import Buffer
+from syncline.records.buffers import Buffer, FileRange
 from syncline.storage.disk import UNMEASURED, Residency
 from syncline.virtual.links import MS
 from syncline.virtual.loop import VirtualLoop
@@ -326,6 +326,8 @@ class SimFile:
         self._disk = disk
         self._inode = inode
         self._is_open = True
+        # What lies before this was not written through this file.
+        self._own_from = len(inode.data)
         # Where the last look found less than it wanted.
         self._missed_at = NOWHERE
         self.path = path
@@ -352,8 +354,19 @@ class SimFile:
         if self._disk.on_append is not None:
             self._disk.on_append(self.path, data)
 
-    def hot_range(self, position: int, size: int) -> None:
-        """Return None: no kernel could send from here."""
+    def hot_range(self, position: int, size: int) -> FileRange | None:
+        """Return bytes that are in memory, to be sent unread."""
+        pages = self._disk.pages
+        if not self._is_open or position < self._own_from or position + size > len(self._inode.data):
+            return None
+        if self._disk.misses() if pages is None else pages.bytes_in_memory(self._inode, position, size) < size:
+            return None
+        return FileRange(self, position, size)
+
+    def send(self, socket_descriptor: int, position: int, size: int) -> int:
+        """Send up to `size` bytes unread; return how many the socket took."""
+        self._enter("read")
+        return self._disk.loop.world_network().unread.send(socket_descriptor, self._inode, position, size)
 
     def read_resident(self, position: int, size: int) -> Buffer | None:
         """Return bytes that are in memory."""

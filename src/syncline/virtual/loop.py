@@ -59,6 +59,13 @@ class NotInVirtualTimeError(RuntimeError):
     """Code asked for something that does not exist in virtual time (threads, executors, real sockets)."""
 
 
+class SendsUnread(Protocol):
+    """Connections over which files are sent unread."""
+
+    def send(self, descriptor: int, inode: Any, position: int, size: int, /) -> int:
+        """Send what a socket takes at once of a file; return how many bytes that were."""
+
+
 class WorldNetwork(Protocol):
     """The simulated network, as the loop needs it."""
 
@@ -74,6 +81,10 @@ class WorldNetwork(Protocol):
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | list[str] | None, port: int, *, accepts: bool
     ) -> Any:
         """Return a listener."""
+
+    @property
+    def unread(self) -> "SendsUnread":
+        """Return what sends files unread."""
 
 
 def _nothing() -> None:
@@ -382,7 +393,8 @@ class VirtualLoop(BaseEventLoop):
         """Refuse: threads run in real time, in an order that no seed can replay."""
         raise NotInVirtualTimeError(f"run_in_executor({func!r}): there are no threads in virtual time")
 
-    def _world_network(self) -> WorldNetwork:
+    def world_network(self) -> WorldNetwork:
+        """Return the simulated network; `NotInVirtualTimeError` if there is none."""
         if self.network is None:
             raise NotInVirtualTimeError("this loop has no network")
         return self.network
@@ -400,7 +412,7 @@ class VirtualLoop(BaseEventLoop):
         """Connect over the simulated network."""
         if ssl or sock is not None or host is None or port is None:
             raise NotInVirtualTimeError("virtual connections are plain and made by host and port")
-        return await self._world_network().connect(protocol_factory, host, int(port))
+        return await self.world_network().connect(protocol_factory, host, int(port))
 
     async def create_server(  # type: ignore[override]
         self,
@@ -416,13 +428,13 @@ class VirtualLoop(BaseEventLoop):
         """Listen on the simulated network."""
         if ssl or sock is not None:
             raise NotInVirtualTimeError("virtual servers are plain and listen by host and port")
-        return self._world_network().listen(protocol_factory, host, port or 0, accepts=start_serving)
+        return self.world_network().listen(protocol_factory, host, port or 0, accepts=start_serving)
 
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | None, port: int | str | None, **_options: int
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
         """Return the one address of `host`: its name, which serves as an address here."""
-        address = self._world_network().resolve(host or "")
+        address = self.world_network().resolve(host or "")
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:

@@ -48,8 +48,10 @@ def draw_moves(rng: random.Random, begin_ns: int, end_ns: int) -> tuple[Fault, .
 class Operator:
     """Sends the requests of a plan."""
 
-    def __init__(self, cluster: VirtualCluster, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, cluster: VirtualCluster, partitions: Sequence[TopicPartition], *, rate_factor: int = 1) -> None:
+        """`rate_factor`: moves may be so much faster, as there is more to copy."""
         self._cluster = cluster
+        self._rate_factor = rate_factor
         self._partitions = (*partitions, TopicPartition(OFFSETS_TOPIC, 0))
         self._process = cluster.client_process(HOST)
 
@@ -62,6 +64,7 @@ class Operator:
         if fault.kind == "move":
             replicas = tuple(rng.sample(sorted(self._cluster.hosts), rng.choice(_FACTORS)))
             throttle = rng.choice(_THROTTLES)
+            throttle *= self._rate_factor if throttle > 0 else 1
         fields = {
             "timeout": _TIMEOUT_MS,
             "topics": [{"name": key.topic, "partitions": [{"partition_index": key.partition, "replicas": replicas}]}],

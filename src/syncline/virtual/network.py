@@ -25,6 +25,7 @@ from syncline.virtual.process import KERNEL, Process, current_process
 from syncline.virtual.streams import stream
 from syncline.virtual.trace import Trace, fingerprint
 from syncline.virtual.transport import VirtualSocket, VirtualTransport, connected_pair
+from syncline.virtual.unread import MakeSender, UnreadFiles
 
 WORLD_HOST: Final = "world"
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -125,7 +126,14 @@ class Network:
         self._silent_hosts: dict[str, None] = {}
         self._transports: dict[VirtualTransport, None] = {}
         self._connections = 0
+        self.unread = UnreadFiles(stream(seed, "unread"), self.settings.window_bytes)
+        # Servers at these ports can send files to other hosts unread.
+        self._senders: dict[int, MakeSender] = {}
         loop.network = self
+
+    def send_files_from(self, port: int, make_sender: MakeSender) -> None:
+        """Have servers at this port send files unread, with what `make_sender` returns for each connection."""
+        self._senders[port] = make_sender
 
     # Links and faults
 
@@ -244,6 +252,8 @@ class Network:
             self, self._connections, client_name, server_name, (self.link(source, target), self.link(target, source))
         )
         self._transports[client] = None
+        if listener.port in self._senders:
+            server.send_files_with(self.unread.sender_of(server, self._senders[listener.port]))
         server.adopt(listener.context)
         self._transports[server] = None
         listener.arrived(server)

@@ -13,11 +13,25 @@ import asyncio
 import contextvars
 import errno
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from syncline.virtual.links import Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.process import KERNEL
+
+
+class Late(Protocol):
+    """Bytes that are known when they arrive."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: slice, /) -> "Late": ...
+
+    def read(self) -> bytes:
+        """Return them."""
+
+
+Data: TypeAlias = bytes | Late
 
 
 class End(Protocol):
@@ -29,7 +43,7 @@ class End(Protocol):
     # Gone with its host: nothing answers.
     is_silent: bool
 
-    def arrived(self, item: list[bytes] | None) -> None:
+    def arrived(self, item: list[Data] | None) -> None:
         """Receive what came out of the pipe; None is the end of the stream."""
 
     def drained(self) -> None:
@@ -72,9 +86,9 @@ class Pipe:
         self._sender = sender
         self._receiver = receiver
         self._last_arrival_ns = 0
-        self._batch: list[bytes] = []
+        self._batch: list[Data] = []
         self._batch_sent_ns = -1
-        self._stalled: deque[list[bytes] | None] = deque()
+        self._stalled: deque[list[Data] | None] = deque()
         self._stalled_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.in_flight_bytes = 0
@@ -89,7 +103,7 @@ class Pipe:
         """Return the link it runs over."""
         return self._link
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: Data) -> None:
         """Send bytes."""
         self.in_flight_bytes += len(data)
         now_ns = self._loop.now_ns
@@ -144,7 +158,7 @@ class Pipe:
         assert self.in_flight_bytes >= 0, f"connection {self._number}: {-self.in_flight_bytes} bytes were never sent"
         self._sender.drained()
 
-    def _transmit(self, item: list[bytes] | None) -> None:
+    def _transmit(self, item: list[Data] | None) -> None:
         if self._is_closed:
             return
         receiver = self._receiver

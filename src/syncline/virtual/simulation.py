@@ -50,6 +50,9 @@ EPOCH_REQUEST_SHARE: Final = 0.3
 MOVES_SHARE: Final = 0.3
 THROTTLES_SHARE: Final = 0.3
 SLOW_READ_SHARE: Final = 0.3
+UNREAD_SHARE: Final = 0.3
+# Records are larger there, so that they are worth to be sent unread, and moves must end all the same.
+LARGE_RATE_FACTOR: Final = 50
 # Leaders that relinquish at once, again and again: safety must not depend on their patience (KIP-501).
 SLOW_READ_CONFIG: Final = {
     "follower.fetch.pending.reads.insync.enable": "true",
@@ -139,6 +142,8 @@ class Simulation:
         is_ordinary = settings.with_faults and not settings.with_lasting_faults and settings.plan is None
         self._has_moves = is_ordinary and stream(seed, "moves").random() < MOVES_SHARE
         self._has_throttles = is_ordinary and stream(seed, "throttled").random() < THROTTLES_SHARE
+        # The rates of throttles are for small records.
+        self._sends_unread = not self._has_throttles and stream(seed, "sends-unread").random() < UNREAD_SHARE
         if self._has_moves:
             config.update(MOVES_CONFIG)
         if settings.with_lasting_faults:
@@ -150,6 +155,7 @@ class Simulation:
                 config=config,
                 is_shuffled=rng.random() < 0.5,
                 check_invariants=settings.check_invariants,
+                sends_unread=self._sends_unread,
             ),
             Trace(lines),
         )
@@ -231,7 +237,8 @@ class Simulation:
         quiet_ns = int(seconds * (1 - QUIET_SHARE) * SECOND)
         clients = tuple(client.name for client in self._clients())
         costly = CostlyClient(cluster) if self._settings.with_lasting_faults else None
-        operator = Operator(cluster, self._keys) if self._has_moves else None
+        rate_factor = LARGE_RATE_FACTOR if self._sends_unread else 1
+        operator = Operator(cluster, self._keys, rate_factor=rate_factor) if self._has_moves else None
         plan = self._plan(loop.now_ns, quiet_ns)
         is_throttled = any(fault.kind == THROTTLE for fault in plan)
         throttler = Throttler(cluster, self._keys) if is_throttled else None
@@ -314,7 +321,14 @@ class Simulation:
         number = 0
         for topic, is_idempotent in self._topics.items():
             number += 1
-            producer = ProducerClient(self._cluster, number, topic, self._partitions, is_idempotent=is_idempotent)
+            producer = ProducerClient(
+                self._cluster,
+                number,
+                topic,
+                self._partitions,
+                is_idempotent=is_idempotent,
+                has_large_records=self._sends_unread,
+            )
             self._producers.append(producer)
             number += 1
             group = f"group-{topic}" if self._is_grouped[topic] else None
@@ -340,6 +354,9 @@ class Simulation:
             if client.task.done() and not client.task.cancelled() and client.task.exception() is not None:
                 cluster.failures.append(f"{client.name} failed: {client.task.exception()!r}")
         result = self._result
+        if self._sends_unread:
+            unread = cluster.network.unread
+            cluster.ghost.counts.update({"sent unread": unread.sent, "changed before they were read": unread.changed})
         result.duplicates = verdict.duplicates
         result.acknowledged = sum(len(producer.history) - producer.in_doubt for producer in self._producers)
         result.in_doubt = sum(producer.in_doubt for producer in self._producers)

@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 from syncline.virtual.links import Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.pipe import Pipe
+from syncline.virtual.pipe import Data, Pipe
 from syncline.virtual.process import Process, current_process
 
 HIGH_WATER_BYTES: Final = 64 << 10
@@ -72,6 +72,10 @@ class VirtualSocket:
         return self._peer
 
 
+def _read(data: Data) -> bytes:
+    return data if isinstance(data, bytes) else data.read()
+
+
 def connected_pair(
     network: Carrier, number: int, client_name: tuple[str, int], server_name: tuple[str, int], links: tuple[Link, Link]
 ) -> tuple["VirtualTransport", "VirtualTransport"]:
@@ -92,7 +96,12 @@ class VirtualTransport(asyncio.Transport):
     peer: "VirtualTransport"
 
     def __init__(self, network: Carrier, name: tuple[str, int], peer_name: tuple[str, int]) -> None:
-        super().__init__({"peername": peer_name, "sockname": name, "socket": VirtualSocket(name, peer_name)})
+        self._known: dict[str, object] = {
+            "peername": peer_name,
+            "sockname": name,
+            "socket": VirtualSocket(name, peer_name),
+        }
+        super().__init__(self._known)
         self._network = network
         self.host = name[0]
         self.peer_host = peer_name[0]
@@ -116,6 +125,10 @@ class VirtualTransport(asyncio.Transport):
 
     # Starting
 
+    def send_files_with(self, sender: object) -> None:
+        """Give the protocol something that sends files: `get_extra_info("file_sender")`."""
+        self._known["file_sender"] = sender
+
     def adopt(self, context: contextvars.Context) -> None:
         """Assign this end to the process of `context`."""
         self.context = context
@@ -135,13 +148,13 @@ class VirtualTransport(asyncio.Transport):
 
     # Receiving
 
-    def arrived(self, item: list[bytes] | None) -> None:
+    def arrived(self, item: list[Data] | None) -> None:
         """Receive what came out of the peer's pipe."""
         if self.is_gone:
             if not self.is_silent:
                 self.outgoing.send_reset()
             return
-        self._received.append(None if item is None else item[0] if len(item) == 1 else b"".join(item))
+        self._received.append(None if item is None else b"".join(map(_read, item)))
         self._deliver()
 
     def reset_arrived(self) -> None:

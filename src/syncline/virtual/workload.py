@@ -38,9 +38,19 @@ class ProducerClient:
     """One producer, acks=all, writing bursts to the partitions of one topic."""
 
     def __init__(
-        self, cluster: VirtualCluster, number: int, topic: str, partitions: int, *, is_idempotent: bool
+        self,
+        cluster: VirtualCluster,
+        number: int,
+        topic: str,
+        partitions: int,
+        *,
+        is_idempotent: bool,
+        has_large_records: bool = False,
     ) -> None:
         self.topic = topic
+        # Keys make them large: values say who wrote them.
+        self._keys = (b"", b"k" * 10_000, b"k" * 40_000) if has_large_records else (None,)
+        self._key_rng = cluster.rng("keys", number)
         self.is_idempotent = is_idempotent
         self.name = f"client-{number}"
         self.history: list[Sent] = []
@@ -90,7 +100,11 @@ class ProducerClient:
         sent_ns = loop.now_ns
         try:
             delivery = await producer.send(
-                key.topic, value, partition=key.partition, timestamp_ms=EPOCH_MS + sent_ns // 1_000_000
+                key.topic,
+                value,
+                key=self._key_rng.choice(self._keys),
+                partition=key.partition,
+                timestamp_ms=EPOCH_MS + sent_ns // 1_000_000,
             )
         except KafkaError:
             self._note(Sent(key, value, is_ok=False, offset=-1, sent_ns=sent_ns, done_ns=loop.now_ns))

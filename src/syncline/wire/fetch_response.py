@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from syncline.records.buffers import Buffer, Part
+from syncline.records.unread import Unread
 from syncline.records.varint import read_unsigned
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.errors import DecodeError
@@ -49,8 +50,8 @@ AppendTime: TypeAlias = tuple[int, int]
 JOIN_BYTES_MAX: Final = 4096
 # Of the private field: n x (i64 offset, i64 time).
 APPEND_TIMES_TAG: Final = 20_000
-# Another private field: i32.
-RECORDS_EPOCH_TAG: Final = 20_001
+# Another private field: i32 leader epoch, i64 sum.
+UNREAD_TAG: Final = 20_001
 # Of an answer that is written in steps.
 ROWS_PER_STEP: Final = 20
 
@@ -65,6 +66,7 @@ _ROW_V11: Final = struct.Struct(">ihqqqiii")
 _ABORTED: Final = struct.Struct(">qq")
 _DIVERGING: Final = struct.Struct(">iq")
 _APPEND_TIME: Final = struct.Struct(">qq")
+_UNREAD: Final = struct.Struct(">iq")
 _INT32: Final = struct.Struct(">i")
 _TOPIC_ID: Final = struct.Struct("16s")
 # A named tuple's own constructor takes three times as long.
@@ -89,8 +91,8 @@ class FetchedPartition(NamedTuple):
     current_leader: LeaderIdAndEpoch | None = None
     # Only between brokers, in the order of the offsets.
     append_times: Sequence[AppendTime] = ()
-    # Only between brokers: the leader epoch that all records have, -1: the leader does not say.
-    records_epoch: int = -1
+    # Only between brokers, of records that the leader has not read.
+    unread: Unread | None = None
 
 
 class FetchResponse(NamedTuple):
@@ -174,7 +176,7 @@ def _encode_flexible(response: FetchResponse, version: int) -> list[Part]:
 def _append_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartition]) -> bytearray:
     """Write rows to `out`; return where to go on: what ends in large records goes to `parts`."""
     for row in rows:
-        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, epoch = row
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, unread = row
         if aborted:
             out += _ROW_START.pack(index, error, high_watermark, stable, start)
             out += varint(len(aborted) + 1)
@@ -193,10 +195,10 @@ def _append_rows(parts: list[Part], out: bytearray, rows: Iterable[FetchedPartit
         elif size:
             # What lies in a file is larger.
             out += cast("Buffer", records)
-        if diverging is None and leader is None and not times and epoch < 0:
+        if diverging is None and leader is None and not times and unread is None:
             out.append(0)
         else:
-            out += _row_tags(diverging, leader, times, epoch)
+            out += _row_tags(diverging, leader, times, unread)
     return out
 
 
@@ -204,7 +206,7 @@ def _row_tags(
     diverging: tuple[int, int] | None,
     leader: LeaderIdAndEpoch | None,
     append_times: Sequence[AppendTime],
-    records_epoch: int,
+    unread: Unread | None,
 ) -> bytes:
     fields = []
     if diverging is not None:
@@ -213,8 +215,8 @@ def _row_tags(
         fields.append(tagged(1, encode_leader(leader)))
     if append_times:
         fields.append(tagged(APPEND_TIMES_TAG, b"".join(_APPEND_TIME.pack(*each) for each in append_times)))
-    if records_epoch >= 0:
-        fields.append(tagged(RECORDS_EPOCH_TAG, _INT32.pack(records_epoch)))
+    if unread is not None:
+        fields.append(tagged(UNREAD_TAG, _UNREAD.pack(*unread)))
     return varint(len(fields)) + b"".join(fields)
 
 
@@ -389,7 +391,7 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
     records = view[position:records_end]
     diverging = leader = None
     times: Sequence[AppendTime] = ()
-    epoch = -1
+    unread = None
     position = records_end + 1
     if view[records_end] != 0:
         for tag, payload, end in read_tags(view, records_end):
@@ -399,11 +401,11 @@ def _parse_row(view: memoryview, position: int) -> tuple[FetchedPartition, int]:
                 leader = read_leader(view, payload)
             elif tag == APPEND_TIMES_TAG:
                 times = tuple(_APPEND_TIME.iter_unpack(view[payload:end]))
-            elif tag == RECORDS_EPOCH_TAG:
-                (epoch,) = _INT32.unpack(view[payload:end])
+            elif tag == UNREAD_TAG:
+                unread = Unread(*_UNREAD.unpack(view[payload:end]))
             position = end
     row = FetchedPartition(
-        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, epoch
+        index, error, high_watermark, stable, start, records, aborted, replica, diverging, leader, times, unread
     )
     return row, position
 

@@ -29,8 +29,10 @@ class StandInTransport:
 
     def get_extra_info(self, name: str) -> Any:
         """Return the socket."""
-        assert name == "socket"
-        return self.connection
+        if name == "socket":
+            return self.connection
+        assert name in {"peername", "file_sender"}
+        return self.connection.getpeername() if name == "peername" and self.connection is not None else None
 
     def is_closing(self) -> bool:
         """Return whether the connection ends."""

@@ -145,7 +145,7 @@ def _settle_rows(
                         row.diverging,
                         None,
                         row.append_times,
-                        row.records_epoch,
+                        row.unread,
                     ),
                 )
             if not topics or topics[-1][0] != topic:

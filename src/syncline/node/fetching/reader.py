@@ -268,7 +268,9 @@ class PartitionReader:
             data: Part | None = None
             if not is_later:
                 if self.sends_files and size_bytes >= RANGE_BYTES_MIN and isinstance(plan, Slice):
-                    data = _range_of(row, partition, plan)
+                    unread = log.unread(entry.fetch_offset, plan)
+                    if unread is not None and unread[1].leader_epoch == row.leader_epoch:
+                        data, row.unread = unread
                 if data is None:
                     data = self._serving.woken.reads.read(plan)
         except RequestError as error:
@@ -417,19 +419,3 @@ class PartitionReader:
             is_on_older = readable.is_on_older_segment
             is_throttled = self.throttled is not None and self.throttled.is_closed(entry, partition)
             yield _make(FetchLook, (entry.fetch_offset, bound, available_bytes, is_on_older, is_throttled, False))
-
-
-def _range_of(row: Row, partition: Partition, plan: Slice) -> FileRange | None:
-    """Return the records to be sent unread, if all of them are of the current leader epoch, as the answer says then.
-
-    Until the follower reads them they are pages of the file. They change if this log is cut and written anew, but other
-    records at the same offsets have another epoch.
-    """
-    epochs = partition.log.epochs
-    first = epochs.entry_for_offset(row.entry.fetch_offset)
-    if first is None or not first.leader_epoch == epochs.latest_epoch == row.leader_epoch:
-        return None
-    found = plan.hot_range()
-    if found is not None:
-        row.records_epoch = row.leader_epoch
-    return found

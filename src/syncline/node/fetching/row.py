@@ -9,6 +9,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.records.buffers import Part
+from syncline.records.unread import Unread
 from syncline.storage.append_times import CopiedTime
 from syncline.storage.read_facts import Noted
 
@@ -49,7 +50,7 @@ class Row:
         "pending",
         "preferred",
         "records",
-        "records_epoch",
+        "unread",
     )
 
     def __init__(self, entry: SessionPartition) -> None:
@@ -58,8 +59,8 @@ class Row:
         self.error = ErrorCode.NONE
         # In a file only while the callback lasts that found them.
         self.records: Part = b""
-        # The leader epoch of all of them, for followers to check; -1: not said.
-        self.records_epoch = _NO_EPOCH
+        # What a follower is told of them if they are not read.
+        self.unread: Unread | None = None
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
         # What the read has noted of how far behind the reader is; None for followers.

@@ -153,7 +153,7 @@ class FollowedLogs:
     def _write(self, partition: Partition, row: FetchedPartition) -> None:
         clock = self._surroundings.clock
         began_ms = clock.mono_ms()
-        partition.log.append_as_follower(cast("Buffer", row.records), row.append_times, row.records_epoch)
+        partition.log.append_as_follower(cast("Buffer", row.records), row.append_times, row.unread)
         now_ms = clock.mono_ms()
         took_ms = now_ms - began_ms
         if took_ms >= NOTABLE_MS:

@@ -4,8 +4,8 @@ It has an abstract name (unix(7)), made from that port: there is no file to leav
 socket, and it exists in one network namespace only, as the port does. So a broker at the loopback address of a port is
 the one that the name leads to. Abstract names are Linux's.
 
-Anybody on the machine may take a name that is free. So a broker talks to a socket only if its own user listens there,
-and otherwise over TCP.
+Anybody on the machine may take a name that is free, or connect to it. So a broker talks to a socket only if its own
+user listens there, and otherwise over TCP; and it refuses connections of other users.
 """
 
 import errno
@@ -13,6 +13,8 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 HOST: Final = "127.0.0.1"
@@ -61,7 +63,7 @@ def connect_beside(host: str, port: int) -> socket.socket | None:
     connection.setblocking(False)
     try:
         connection.connect(name_of(port))
-        if _user_of(connection) == os.geteuid():
+        if is_of_own_user(connection.fileno()):
             return connection
     except OSError:
         # Nobody listens, or too many wait already.
@@ -70,7 +72,19 @@ def connect_beside(host: str, port: int) -> socket.socket | None:
     return None
 
 
-def _user_of(connection: socket.socket) -> int:
-    """Return the user who listens at the other end."""
-    _, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return int(user)
+@contextmanager
+def socket_of(descriptor: int) -> Iterator[socket.socket]:
+    """Give a socket's options: the event loop's own object for it may have none."""
+    same = socket.socket(fileno=descriptor)
+    try:
+        yield same
+    finally:
+        same.detach()
+
+
+def is_of_own_user(descriptor: int) -> bool:
+    """Return whether this process's user has the other end of a Unix domain socket."""
+    with socket_of(descriptor) as connection:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
+    return int(user) == os.geteuid()

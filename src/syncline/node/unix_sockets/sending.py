@@ -8,17 +8,19 @@ What is sent here goes past the transport. So nothing may wait in the transport,
 once is read, and left to the transport, like any answer.
 
 Until the receiver has read them, they are pages of the file, not copies. If the log is cut meanwhile and written anew,
-it finds other records. So the answer says of which leader epoch all of them are (`FetchedPartition.records_epoch`), and
-the follower checks it: the same epoch at the same offset is the same record.
+it finds other records, or a mixture. So the answer says the leader epoch and a sum over the batches, and the follower
+checks both (`records/unread.py`).
 """
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from syncline.model.ids import NONE
+from syncline.node.unix_sockets.names import socket_of
 from syncline.records.buffers import Buffer, FileRange, Part
 
 # How much the kernel takes of what the receiver has not read yet, unless net.core.wmem_max says less.
@@ -27,24 +29,33 @@ SEND_BUFFER_BYTES: Final = 4 << 20
 
 def file_sender_of(transport: asyncio.Transport) -> "FileSender | None":
     """Return what sends files over a connection, None if it is none over a Unix domain socket."""
-    connection = transport.get_extra_info("socket")
-    if connection is None or connection.family != socket.AF_UNIX:
-        return None
-    descriptor = connection.fileno()
-    # The event loop's object for a socket may have no options.
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    return FileSender(transport, descriptor)
+    # A simulated connection brings its own.
+    sender: FileSender | None = transport.get_extra_info("file_sender")
+    descriptor = NONE if sender is not None else unix_descriptor_of(transport)
+    if descriptor == NONE:
+        return sender
+    with contextlib.suppress(OSError), socket_of(descriptor) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    return FileSender(transport, descriptor, os.write)
+
+
+def unix_descriptor_of(transport: asyncio.Transport) -> int:
+    """Return the descriptor of a connection over a Unix domain socket, -1 for others."""
+    # The address of a TCP connection's other end has a host and a port. The look spares most connections an object.
+    connection = None if isinstance(transport.get_extra_info("peername"), tuple) else transport.get_extra_info("socket")
+    return connection.fileno() if connection is not None and connection.family == socket.AF_UNIX else NONE
 
 
 class FileSender:
     """Sends over one connection."""
 
-    __slots__ = ("_descriptor", "_transport")
+    __slots__ = ("_descriptor", "_transport", "_write")
 
-    def __init__(self, transport: asyncio.Transport, descriptor: int) -> None:
+    def __init__(self, transport: asyncio.Transport, descriptor: int, write: Callable[[int, memoryview], int]) -> None:
+        """`write`: as `os.write`."""
         self._transport = transport
         self._descriptor = descriptor
+        self._write = write
 
     def send(self, parts: Sequence[Part]) -> list[Buffer]:
         """Send parts as far as the socket takes them, if some lie in files; return what is left to the transport.
@@ -70,7 +81,7 @@ class FileSender:
                 if isinstance(part, FileRange):
                     count = part.send(descriptor, sent)
                 else:
-                    count = os.write(descriptor, memoryview(part)[sent:])
+                    count = self._write(descriptor, memoryview(part)[sent:])
                 if not count:
                     break
                 sent += count
