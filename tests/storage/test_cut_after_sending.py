@@ -15,9 +15,9 @@ from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.records.batch import BatchHeader, iterate
 from syncline.records.buffers import FileRange
 from syncline.records.errors import DecodeError
-from syncline.records.unread import Unread
+from syncline.records.unread import Unread, mark_of, sum_of
 from syncline.storage import incoming
-from syncline.storage.errors import ChangedRecordsError, StorageError
+from syncline.storage.errors import ChangedRecordsError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.reading import Slice
@@ -138,8 +138,13 @@ def test_pages_that_were_sent_do_change(
     with pytest.raises(ChangedRecordsError, match="the batch at 20 has leader epoch 4, and the leader says 5"):
         follower.append_as_follower(arrived, unread=unread)
     assert follower.log_end == 20
-    assert unread == Unread(5, sum(header.crc + header.next_offset for header in headers(copies(20, 5, 28))))
+    assert unread == Unread(5, total(copies(20, 5, 28)))
     assert follower.append_as_follower(copies(20, 5, 28), unread=unread).log_end == 28
+
+
+def total(batches: bytes) -> int:
+    """Return what a leader says of batches, over which no follower disagrees."""
+    return sum_of(sum(mark_of(header.crc, header.next_offset) for header in headers(batches)))
 
 
 @pytest.mark.parametrize("is_new_first", [False, True])
@@ -148,10 +153,7 @@ def test_no_mixture_of_two_contents_is_stored(*, is_new_first: bool) -> None:
 
     Guards: a header of one epoch with the checksum and the records of another one was stored.
     """
-    old, unread = (
-        copies(0, 5, 3),
-        Unread(5, sum(header.crc + header.next_offset for header in headers(copies(0, 5, 3)))),
-    )
+    old, unread = copies(0, 5, 3), Unread(5, total(copies(0, 5, 3)))
     new = copies(0, 5, 1) + copies(1, 6, 3)
     assert len(new) == len(old)
     for place in range(len(old) + 1):
@@ -164,9 +166,31 @@ def test_no_mixture_of_two_contents_is_stored(*, is_new_first: bool) -> None:
             assert arrived == old, f"a mixture is stored at {place}"
 
 
+def test_batches_in_another_order_are_not_stored() -> None:
+    """The next leader may get the retries of two producers in the other order; here each header begins as it was."""
+    old = [bytes(batch(number, leader_epoch=5, value=value(number))) for number in (20, 21)]
+    new = [bytes(batch(number, leader_epoch=6, value=value(41 - number))) for number in (20, 21)]
+    arrived = b"".join(before[:16] + after[16:] for before, after in zip(old, new, strict=True))
+    assert epochs_in(arrived) == {5}
+    assert sorted(each.crc for each in headers(arrived)) == sorted(each.crc for each in headers(b"".join(old)))
+
+    with pytest.raises(ChangedRecordsError, match="2 batches from 20 on add up to"):
+        incoming.checked(
+            memoryview(arrived), Offset(20), LeaderEpoch(5), TopicPartition("t", 0), Unread(5, total(b"".join(old)))
+        )
+
+
+def test_batches_at_lower_offsets_are_no_reason_to_give_up() -> None:
+    """If the leader has read them, they are: then its log is another one."""
+    unread = Unread(5, total(copies(20, 5, 22)))
+    for refusal, said in ((ChangedRecordsError, unread), (UnexpectedOffsetError, None)):
+        with pytest.raises(refusal, match="got offset 19 where 20 or more is due"):
+            incoming.checked(memoryview(copies(19, 5, 21)), Offset(20), LeaderEpoch(5), TopicPartition("t", 0), said)
+
+
 def test_batches_within_a_value_are_not_stored() -> None:
     """The next leader's record may hold what looks like later batches of the epoch, and lie where the answer begins."""
-    unread = Unread(5, sum(header.crc + header.next_offset for header in headers(copies(20, 5, 22))))
+    unread = Unread(5, total(copies(20, 5, 22)))
     within = copies(25, 5, 27)
 
     with pytest.raises(ChangedRecordsError, match="2 batches from 20 on add up to"):

@@ -135,9 +135,9 @@ def test_sum_of_another_size_is_refused(size: int) -> None:
     """A peer that sends it is broken."""
     row = FetchedPartition(0, 0, unread=Unread(7, 70))
     data = b"".join(encode_fetch_response(FetchResponse(topics=[(TOPIC_ID, [row])]), 17))
-    head, _, tail = data.partition(b"\xa1\x9c\x01\x0c")
+    head, _, tail = data.partition(b"\xa2\x9c\x01\x0c")
     assert tail
-    damaged = head + b"\xa1\x9c\x01" + bytes([size]) + bytes(size) + tail[12:]
+    damaged = head + b"\xa2\x9c\x01" + bytes([size]) + bytes(size) + tail[12:]
 
     with pytest.raises(DecodeError, match="ends too early"):
         parse_fetch_response(damaged, 17)

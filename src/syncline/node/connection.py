@@ -179,7 +179,10 @@ class Connection(asyncio.BufferedProtocol):
             self.client_host = f"/{peer[0]}"
         descriptor = unix_descriptor_of(self._transport)
         is_foreign = descriptor >= 0 and not is_of_own_user(descriptor)
-        self.files = file_sender_of(self._transport)
+        if is_foreign:
+            log.warning("refusing a connection of another user to the Unix domain socket of this broker")
+        else:
+            self.files = file_sender_of(self._transport, descriptor)
         clients = self._dispatcher.clients
         self.last_read = next(self._reads)
         self._dispatcher.connections[self] = None

@@ -19,8 +19,8 @@ class Unread(NamedTuple):
 
 
 def mark_of(crc: int, next_offset: int) -> int:
-    """Return what one batch adds to the sum: its checksum and the offset behind it."""
-    return (crc + next_offset) & _SUM_MASK
+    """Return what one batch adds to the sum: its checksum, weighted by its place, so that the order counts."""
+    return (crc + 1) * (2 * next_offset + 1) & _SUM_MASK
 
 
 def sum_of(total: int) -> int:

@@ -56,7 +56,7 @@ class CorruptRecordsError(StorageError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
-class ChangedRecordsError(StorageError):
+class ChangedRecordsError(CorruptRecordsError):
     """A leader's answer has other records than it says: its log was cut and written anew. Nothing was stored."""
 
 

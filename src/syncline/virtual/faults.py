@@ -101,6 +101,22 @@ def draw_plan(
         plan.append(fault._replace(duration_ns=min(fault.duration_ns, end_ns - at_ns)))
 
 
+def draw_late_answers(rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int) -> tuple[Fault, ...]:
+    """Return pauses of a broker, in each of which another one is cut off, may be replaced, and comes back.
+
+    What that one has sent to the paused one is read when the pause is over.
+    """
+    plan: list[Fault] = []
+    at_ns = begin_ns + rng.randint(SECOND, 2 * SECOND)
+    while at_ns + 8 * SECOND < end_ns:
+        cut_off, paused, other = rng.sample(brokers, 3)
+        plan.append(Fault(at_ns, "cut", cut_off, other, rng.randint(2_000 * MS, 3_500 * MS), 0))
+        pause_ns = rng.randint(5 * SECOND, 7 * SECOND)
+        plan.append(Fault(at_ns + rng.randint(0, 400 * MS), "pause", paused, "", pause_ns, 0))
+        at_ns += rng.randint(9 * SECOND, 12 * SECOND)
+    return tuple(plan)
+
+
 def draw_lasting_plan(
     rng: random.Random, brokers: tuple[str, ...], begin_ns: int, end_ns: int, settings: LastingSettings | None = None
 ) -> tuple[Fault, ...]:

@@ -22,7 +22,7 @@ from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
 from syncline.virtual.costs import CostlyClient
-from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_plan
+from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_late_answers, draw_plan
 from syncline.virtual.injector import Injector
 from syncline.virtual.links import SECOND
 from syncline.virtual.liveness.watch import LivenessWatch
@@ -281,6 +281,8 @@ class Simulation:
                 plan = (*plan, *draw_moves(stream(self._seed, "requests"), begin_ns, end_ns))
             if self._has_throttles:
                 plan = (*plan, *draw_throttles(stream(self._seed, "throttles"), begin_ns, end_ns))
+            if self._sends_unread and not self._settings.with_lasting_faults:
+                plan = (*plan, *draw_late_answers(stream(self._seed, "late-answers"), names, begin_ns, end_ns))
             plan = tuple(sorted(plan))
         self._result.plan = plan
         return plan

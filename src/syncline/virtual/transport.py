@@ -108,7 +108,7 @@ class VirtualTransport(asyncio.Transport):
         self.process: Process | None = None
         self.context = contextvars.Context()
         self._protocol: asyncio.BaseProtocol | None = None
-        self._received: deque[bytes | None] = deque()  # None is the end of the stream
+        self._received: deque[Data | None] = deque()  # None is the end of the stream
         self._is_reading = True
         self._is_delivering = False
         self._is_writing_paused = False
@@ -154,7 +154,10 @@ class VirtualTransport(asyncio.Transport):
             if not self.is_silent:
                 self.outgoing.send_reset()
             return
-        self._received.append(None if item is None else b"".join(map(_read, item)))
+        if item is None:
+            self._received.append(None)
+        else:
+            self._received.extend(item)
         self._deliver()
 
     def reset_arrived(self) -> None:
@@ -173,10 +176,11 @@ class VirtualTransport(asyncio.Transport):
                 if data is None:
                     self._deliver_end()
                 else:
-                    while received and len(data) < RECEIVE_BYTES_MAX and (more := received[0]) is not None:
-                        data += more
+                    found = _read(data)
+                    while received and len(found) < RECEIVE_BYTES_MAX and (more := received[0]) is not None:
+                        found += _read(more)
                         received.popleft()
-                    self._deliver_bytes(data)
+                    self._deliver_bytes(found)
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - as asyncio's transports: a protocol that raises loses its connection

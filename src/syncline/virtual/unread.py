@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from syncline.records.batch import HEADER_BYTES, OVERHEAD_BYTES
 from syncline.virtual.medium import Inode
 from syncline.virtual.transport import VirtualTransport
 
@@ -48,6 +49,11 @@ class Pages:
             return now
         self._unread.changed += 1
         rng = self._unread.rng
+        if rng.random() < 0.5:
+            # A receiver may stop in the midst of a header, and read the rest later.
+            place = rng.choice(self._batch_starts()) + rng.randint(0, HEADER_BYTES)
+            first, rest = (self._sent, now) if rng.random() < 0.8 else (now, self._sent)
+            return first[:place] + rest[place:]
         # Pages that the kernel keeps together change together.
         together = rng.choice((PAGE_BYTES, 16 * PAGE_BYTES, 1 << 30))
         found = bytearray()
@@ -56,6 +62,14 @@ class Pages:
             end = min(size, at + together - (self._position + at) % together)
             found += rng.choice((self._sent, now))[at:end]
         return bytes(found)
+
+    def _batch_starts(self) -> list[int]:
+        """Return where batches begin in what was sent, if it begins with one."""
+        starts, place = [0], 0
+        while place + OVERHEAD_BYTES < len(self._sent):
+            place += OVERHEAD_BYTES + max(0, int.from_bytes(self._sent[place + 8 : place + OVERHEAD_BYTES]))
+            starts.append(min(place, len(self._sent)))
+        return starts
 
 
 class UnreadFiles:

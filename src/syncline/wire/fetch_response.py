@@ -51,7 +51,7 @@ JOIN_BYTES_MAX: Final = 4096
 # Of the private field: n x (i64 offset, i64 time).
 APPEND_TIMES_TAG: Final = 20_000
 # Another private field: i32 leader epoch, i64 sum.
-UNREAD_TAG: Final = 20_001
+UNREAD_TAG: Final = 20_002
 # Of an answer that is written in steps.
 ROWS_PER_STEP: Final = 20
 

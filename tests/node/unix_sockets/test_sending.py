@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncline.node.unix_sockets.sending import FileSender, file_sender_of, read_files
+from syncline.node.unix_sockets.sending import FileSender, file_sender_of, read_files, unix_descriptor_of
 from syncline.records.buffers import FileRange, Part
 from syncline.storage.real_disk import RealDisk, RealFile
 
@@ -77,7 +77,7 @@ def hot(file: RealFile, position: int, size: int) -> FileRange:
 
 def sender(transport: Any) -> FileSender:
     """Return what sends files over a connection."""
-    found = file_sender_of(transport)
+    found = file_sender_of(transport, unix_descriptor_of(transport))
     assert found is not None
     return found
 
@@ -183,10 +183,11 @@ def test_closed_file_is_an_error(file: RealFile, ends: tuple[socket.socket, sock
 def test_only_unix_domain_sockets_send_files() -> None:
     """Over TCP's loopback it would cost more than it saves."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as tcp:
-        assert file_sender_of(StandInTransport(tcp)) is None  # type: ignore[arg-type]
+        assert unix_descriptor_of(StandInTransport(tcp)) == -1  # type: ignore[arg-type]
+        assert file_sender_of(StandInTransport(tcp), -1) is None  # type: ignore[arg-type]
     silent = StandInTransport(tcp)
     silent.connection = None  # type: ignore[assignment]
-    assert file_sender_of(silent) is None  # type: ignore[arg-type]
+    assert unix_descriptor_of(silent) == -1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, "uvloop"])

@@ -88,6 +88,6 @@ class Row:
     def fail(self, error: ErrorCode) -> None:
         """Answer this partition with an error."""
         self.error = error
-        self.records = b""
+        self.records, self.unread = b"", None
         self.high_watermark = self.log_start = _NO_OFFSET
         self.is_progress = False

@@ -27,7 +27,6 @@ from syncline.node.replication.leader_questions import Key
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.records.buffers import Buffer
 from syncline.storage.errors import (
-    ChangedRecordsError,
     CorruptRecordsError,
     LogOfflineError,
     StorageError,
@@ -112,12 +111,8 @@ class FollowedLogs:
                 if partition_log.raise_log_start(target):
                     partition.watchers.log_start_moved()
         except CorruptRecordsError as error:
+            # Those that were sent unread change if their leader has just lost its role: it refuses the next fetch.
             self._doubt(key, partition, error)
-            follower.back_off(self._surroundings.clock.mono_ms())
-            return ()
-        except ChangedRecordsError as error:
-            # The leader has lost its role while this answer was under way. It refuses the next fetch.
-            log.info("%s; fetching again", error)
             follower.back_off(self._surroundings.clock.mono_ms())
             return ()
         except UnexpectedOffsetError as error:

@@ -27,12 +27,11 @@ from syncline.records.buffers import Buffer, FileRange, Part
 SEND_BUFFER_BYTES: Final = 4 << 20
 
 
-def file_sender_of(transport: asyncio.Transport) -> "FileSender | None":
-    """Return what sends files over a connection, None if it is none over a Unix domain socket."""
+def file_sender_of(transport: asyncio.Transport, descriptor: int) -> "FileSender | None":
+    """Return what sends files over a connection, None if `unix_descriptor_of` says -1."""
     # A simulated connection brings its own.
     sender: FileSender | None = transport.get_extra_info("file_sender")
-    descriptor = NONE if sender is not None else unix_descriptor_of(transport)
-    if descriptor == NONE:
+    if descriptor < 0:
         return sender
     with contextlib.suppress(OSError), socket_of(descriptor) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
