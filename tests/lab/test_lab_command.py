@@ -21,7 +21,7 @@ def lab(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=directory,
         env={**os.environ, "TMPDIR": str(directory)},
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

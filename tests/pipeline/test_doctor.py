@@ -142,7 +142,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
 
 

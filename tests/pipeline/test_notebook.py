@@ -32,7 +32,7 @@ def shown(*cells: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     return ran.stdout
 

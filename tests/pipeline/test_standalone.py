@@ -105,7 +105,7 @@ def test_topic_is_read_on_two_workers_and_written(broker, bootstrap: str, tmp_pa
             check=False,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=400,
             env=environment,
         )
     shutil.rmtree(tmp_path, ignore_errors=True)

@@ -10,7 +10,7 @@ def test_run_spreads_seeds_over_processes() -> None:
         [sys.executable, "-m", "syncline.virtual", "run", "--seeds", "0..2", "--seconds", "2", "--jobs", "2"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[0].split(":")[0]) == (0, "3 of 3 seeds passed"), done.stderr

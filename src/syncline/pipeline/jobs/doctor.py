@@ -40,7 +40,7 @@ import pyarrow, pyspark, syncline.pipeline
 print(json.dumps({"python": sys.version_info[:2], "pyspark": pyspark.__version__}))
 """
 _UNSET: Final = "unset it, or correct it"
-SESSION_S: Final = 60.0
+SESSION_S: Final = 150.0
 _SESSION_CODE: Final = "import sys; from syncline.pipeline.jobs.doctor import run_task; run_task(sys.argv[1])"
 _INSTALL: Final = "pip install 'syncline[spark]'"
 
