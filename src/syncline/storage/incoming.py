@@ -65,7 +65,7 @@ def checked(
             if not crc_matches(view, start, header):
                 raise CorruptRecordsError(f"{topic_partition}: the batch at {header.base_offset} arrived damaged")
             if header.base_offset < expected or header.last_offset_delta < 0:
-                # Only what the leader has read does it answer for.
+                # The leader answers only for what it has read.
                 refusal = UnexpectedOffsetError if unread is None else ChangedRecordsError
                 raise refusal(f"{topic_partition}: got offset {header.base_offset} where {expected} or more is due")
             if header.leader_epoch < 0 and header.leader_epoch != latest:

@@ -69,7 +69,7 @@ def unread(segments: SegmentList, epochs: EpochCache, offset: Offset, plan: Slic
     """Return the batches of a plan to be sent unread, if all are of the newest leader epoch and were written just now.
 
     Until a follower reads them they are pages of the file. If this log is cut and written anew meanwhile, the follower
-    can tell by what it is told of them.
+    finds that they are not what `Unread` says.
     """
     first = epochs.entry_for_offset(offset)
     if first is None or first.leader_epoch != epochs.latest_epoch:

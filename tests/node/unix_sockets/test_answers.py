@@ -1,7 +1,7 @@
 """Records that followers get from files: the right ones, in answers that leave in the callback that found them.
 
-Nothing in virtual time has a Unix domain socket. So connections of brokers get a sender here that reads what it should
-send, and files give out ranges that end with their callback, as the real ones' contents may.
+Connections of brokers get a sender here that reads what it should send, and files give out ranges that end with their
+callback, as the real ones' contents may. What arrives late is in `tests/virtual/test_unread.py`.
 """
 
 import asyncio

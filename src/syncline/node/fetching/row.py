@@ -59,7 +59,7 @@ class Row:
         self.error = ErrorCode.NONE
         # In a file only while the callback lasts that found them.
         self.records: Part = b""
-        # What a follower is told of them if they are not read.
+        # What the leader says of them to a follower if it has not read them.
         self.unread: Unread | None = None
         # When this leader appended some of the records; only for followers.
         self.append_times: Sequence[CopiedTime] = ()
