@@ -13,8 +13,8 @@ import time
 from tests.storage.test_byte_lag import segments_of_a_kilobyte
 
 from syncline.model.ids import Offset
-from syncline.storage import byte_lag
-from syncline.storage.segment_list import SegmentList
+from syncline.storage.lag import byte_lag
+from syncline.storage.segments.segment_list import SegmentList
 
 COUNTS = (10, 10_000)
 TURNS = 10

@@ -43,8 +43,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "the parts of a broker build on each other, and only its assembly knows all": {
         "node/controller/planted.py": "import syncline.node.replication.target"
     },
+    "the parts of a log build on each other": {"storage/machine/planted.py": "import syncline.storage.segments.target"},
     "what clients may take is decided without knowing their requests": {
-        "node/clients/planted.py": "import syncline.storage.target"
+        "node/clients/planted.py": "import syncline.storage.segments.target"
     },
     "what moves may take of a broker is decided without knowing how they are served": {
         "node/throttle/planted.py": "import syncline.node.request"

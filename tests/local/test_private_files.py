@@ -12,7 +12,7 @@ from syncline.local.control import Control, ControlError, controls
 from syncline.local.control_secret import FILE_NAME, ensure_secret, read_secret
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.private_files import tighten
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.machine.real_disk import RealDisk
 
 
 def mode(path: Path) -> int:

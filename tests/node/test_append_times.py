@@ -3,8 +3,8 @@
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.storage.append_time_search import AppendTimeSearch
-from syncline.storage.append_times import STEP_MS, Found
+from syncline.storage.arrivals.append_time_search import AppendTimeSearch
+from syncline.storage.arrivals.append_times import STEP_MS, Found
 from syncline.storage.settings import LogSettings
 from tests.node.wire_client import batch
 from tests.node.world import World

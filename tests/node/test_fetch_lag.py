@@ -5,7 +5,7 @@ import pytest
 from syncline.model.ids import Offset
 from syncline.node.lag.fetch_lag import OTHER, READERS_MAX, TOPICS_MAX, WAITING_MAX, Cell, FetchLag
 from syncline.records.builder import BatchBuilder
-from syncline.storage.read_facts import ReadFacts
+from syncline.storage.arrivals.read_facts import ReadFacts
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import encode_fetch_request
 from tests.node.metrics.scraping import scrape

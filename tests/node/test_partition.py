@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.storage.cached_pages import WANTED
+from syncline.storage.pages.cached_pages import WANTED
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World

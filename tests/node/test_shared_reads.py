@@ -11,7 +11,7 @@ from syncline.node.fetching.operation import FetchOperation
 from syncline.node.fetching.shared_reads import SharedReads
 from syncline.records.buffers import Buffer
 from syncline.storage.log import PartitionLog
-from syncline.storage.reading import EMPTY, Slice
+from syncline.storage.segments.reading import EMPTY, Slice
 from syncline.virtual.disk import SimFile
 from syncline.virtual.transport import VirtualTransport
 from syncline.wire.api import ApiKey

@@ -39,7 +39,7 @@ LATER: Final = (
     "syncline.node.lag.ends",
     "syncline.node.lag.messages",
     "syncline.node.metrics",
-    "syncline.storage.mending",
+    "syncline.storage.recovery.mending",
     "syncline.wire.stepwise",
     # Of others.
     "_hashlib",

@@ -6,10 +6,10 @@ from uuid import UUID
 from syncline.model.ids import Offset, TopicPartition
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.builder import BatchBuilder
-from syncline.storage.batch_walk import NotABatch
-from syncline.storage.cutting import CutSearch
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.removal.cutting import CutSearch
+from syncline.storage.segments.batch_walk import NotABatch
 from syncline.storage.settings import LogSettings
 from tests.storage.recording_disk import RecordingFile
 

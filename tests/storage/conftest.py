@@ -6,7 +6,7 @@ import pytest
 
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.machine.real_disk import RealDisk
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, open_directory
 from tests.storage.loop_of_one import LoopOfOne

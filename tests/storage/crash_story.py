@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from syncline.core.producer_state import ProducerState, ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.records.batch import BatchHeader, crc_matches
-from syncline.storage.append_time_search import AppendTimeSearch
+from syncline.storage.arrivals.append_time_search import AppendTimeSearch
 from syncline.storage.errors import StorageError
 from syncline.storage.log import PartitionLog
-from syncline.storage.segment import INDEX_SUFFIX
+from syncline.storage.segments.segment import INDEX_SUFFIX
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory, read, truncate_to
 from tests.storage.recording_disk import Image, RecordingDisk

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import BatchHeader
-from syncline.storage.append_time_search import AppendTimeSearch
-from syncline.storage.append_times import ENTRY, HEADER, RECENT_MAX, STEP_MS, AppendTimes, Entry, Found
+from syncline.storage.arrivals.append_time_search import AppendTimeSearch
+from syncline.storage.arrivals.append_times import ENTRY, HEADER, RECENT_MAX, STEP_MS, AppendTimes, Entry, Found
+from syncline.storage.arrivals.kept_times import KeptTimes
 from syncline.storage.errors import DiskFullError
-from syncline.storage.kept_times import KeptTimes
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.settings import LogSettings
@@ -490,7 +490,7 @@ def test_each_batch_came_at_its_entry_or_less_than_a_step_after_the_one_before(
 
 def without_comparing(patch: pytest.MonkeyPatch) -> None:
     """Recovery believes the file whatever the log holds."""
-    patch.setattr("syncline.storage.append_times.Entry.names", lambda *_: True)
+    patch.setattr("syncline.storage.arrivals.append_times.Entry.names", lambda *_: True)
 
 
 def without_cutting(patch: pytest.MonkeyPatch) -> None:

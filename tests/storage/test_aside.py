@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.salvage import Tail, sound_batches, tail_of
+from syncline.storage.recovery.salvage import Tail, sound_batches, tail_of
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, open_directory
 from tests.storage.conftest import SMALL

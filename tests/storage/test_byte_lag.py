@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
-from syncline.storage import byte_lag
-from syncline.storage.batch_walk import walk
-from syncline.storage.byte_lag import CoordinateSearch
+from syncline.storage.arrivals.read_facts import ReadFacts, facts_of
+from syncline.storage.lag import byte_lag
+from syncline.storage.lag.byte_lag import CoordinateSearch
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.read_facts import ReadFacts, facts_of
-from syncline.storage.reading import Slice
-from syncline.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
-from syncline.storage.segment_list import SegmentList
+from syncline.storage.segments.batch_walk import walk
+from syncline.storage.segments.reading import Slice
+from syncline.storage.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from syncline.storage.segments.segment_list import SegmentList
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, truncate_to
 from tests.storage.conftest import SMALL

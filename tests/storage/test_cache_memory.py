@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.storage.cache_memory import cache_memory_bytes
+from syncline.storage.machine.cache_memory import cache_memory_bytes
 
 MEMINFO = "MemTotal:       8000 kB\nMemFree:        100 kB\nMemAvailable:   5000 kB\n"
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.model.ids import Offset
-from syncline.storage.append_time_search import AppendTimesBetween
-from syncline.storage.append_times import ALL_UNKNOWN, RECENT_MAX, STEP_MS, AppendTimes, CopiedTime
+from syncline.storage.arrivals.append_time_search import AppendTimesBetween
+from syncline.storage.arrivals.append_times import ALL_UNKNOWN, RECENT_MAX, STEP_MS, AppendTimes, CopiedTime
 from syncline.storage.log import PartitionLog
-from syncline.storage.reading import Slice
+from syncline.storage.segments.reading import Slice
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk

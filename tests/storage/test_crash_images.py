@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.storage import scan
+from syncline.storage.checkpoints.last_life import CLEAN_MARK_FILE
 from syncline.storage.errors import StorageError
-from syncline.storage.flusher import Flusher
-from syncline.storage.last_life import CLEAN_MARK_FILE
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.recovery import scan
+from syncline.storage.writing.flusher import Flusher
 from tests.storage.crash_images import images
 from tests.storage.crash_story import Account, Story, check
 from tests.storage.recording_disk import Image, Mark, RecordingDisk, RecordingFile

@@ -16,12 +16,12 @@ from syncline.records.batch import BatchHeader, iterate
 from syncline.records.buffers import FileRange
 from syncline.records.errors import DecodeError
 from syncline.records.unread import Unread, mark_of, sum_of
-from syncline.storage import incoming
 from syncline.storage.errors import ChangedRecordsError, StorageError, UnexpectedOffsetError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.reading import Slice
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.machine.real_disk import RealDisk
+from syncline.storage.segments import incoming
+from syncline.storage.segments.reading import Slice
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, truncate_to
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from syncline.core.producer_state import ProducerTable
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
-from syncline.storage import cutting
-from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Residency
 from syncline.storage.errors import LogOfflineError
 from syncline.storage.log import PartitionLog
+from syncline.storage.removal import cutting
+from syncline.storage.removal.cutting import CutPlan, CutSearch
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
 from tests.storage.conftest import SMALL
 from tests.storage.recording_disk import RecordingDisk, RecordingFile

@@ -4,10 +4,10 @@ import pytest
 
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader, stamp
-from syncline.storage import recovery
 from syncline.storage.errors import CorruptRecordsError, DamagedLogError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.recovery import recover
 from tests.storage.batches import KEY, append, batch, contents, file_of, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk
 
@@ -135,8 +135,8 @@ def test_m55_is_found_when_damage_is_taken_for_a_torn_tail(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: without the judgement, flushed records disappear unnoticed."""
-    monkeypatch.setattr(recovery, "judge", lambda *_, **__: None)
-    monkeypatch.setattr(recovery, "check_flushed", lambda *_: None)
+    monkeypatch.setattr(recover, "judge", lambda *_, **__: None)
+    monkeypatch.setattr(recover, "check_flushed", lambda *_: None)
     for _ in range(6):
         append(log)
     log.flush()

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from syncline.storage.disk import BrokenFileError, Disk, Residency
-from syncline.storage.real_disk import HOT_TAIL_BYTES, RealDisk, RealFile
-from syncline.storage.resident_pages import UNKNOWN, ResidentPages
-from syncline.storage.uncleared import uncleared
+from syncline.storage.machine.real_disk import HOT_TAIL_BYTES, RealDisk, RealFile
+from syncline.storage.machine.resident_pages import UNKNOWN, ResidentPages
+from syncline.storage.machine.uncleared import uncleared
 from tests.patience import until
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.loop_of_one import LoopOfOne

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from syncline.core.producer_state import ProducedBatch, ProducerState, ProducerTable
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.records.checksum import crc32c
-from syncline.storage import checkpoints, producer_snapshot
-from syncline.storage.checkpoints import CheckpointError
-from syncline.storage.index import OffsetIndex, TimeIndex
+from syncline.storage.checkpoints import formats as checkpoints
+from syncline.storage.checkpoints import producer_snapshot
+from syncline.storage.checkpoints.formats import CheckpointError
+from syncline.storage.segments.index import OffsetIndex, TimeIndex
 
 ENTRY = (TopicPartition("a.b-c", 3), Offset(17))
 

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from syncline.model.ids import Offset, TopicPartition
-from syncline.storage.checkpoints import CheckpointError, decode_offsets
+from syncline.storage.checkpoints.formats import CheckpointError, decode_offsets
+from syncline.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.errors import DamagedLogError, StorageError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk, Sync, SyncDirectory
@@ -102,7 +102,7 @@ def test_clean_start_scans_nothing(
     for sequence in range(10):
         append(log, leader_epoch=sequence // 4, producer=(9, 0, sequence))
     directory.close(1)
-    monkeypatch.setattr("syncline.storage.scan.crc_matches", lambda *_: pytest.fail("a batch was checked"))
+    monkeypatch.setattr("syncline.storage.recovery.scan.crc_matches", lambda *_: pytest.fail("a batch was checked"))
 
     again = reopened(disk, log.settings).logs[KEY]
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.records.batch import stamp
-from syncline.storage.checkpoints import CheckpointError
+from syncline.storage.checkpoints.formats import CheckpointError
 from syncline.storage.errors import DamagedLogError
 from syncline.storage.log import PartitionLog
-from syncline.storage.mending import copies, first_hole, fitting, patch
+from syncline.storage.recovery.mending import copies, first_hole, fitting, patch
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, contents, open_directory
 from tests.storage.conftest import SMALL

@@ -13,14 +13,14 @@ from syncline.model.ids import Offset
 from syncline.model.lag import OffsetPlace
 from syncline.records.batch import BatchHeader, stamp, stamp_append_time
 from syncline.records.builder import BatchBuilder
-from syncline.storage import places
-from syncline.storage.append_times import STEP_MS
-from syncline.storage.batch_walk import HeaderReader
+from syncline.storage.arrivals.append_times import STEP_MS
+from syncline.storage.arrivals.read_facts import ReadFacts, facts_of
 from syncline.storage.disk import Residency
+from syncline.storage.lag import places
+from syncline.storage.lag.places import PlaceSearch
 from syncline.storage.log import PartitionLog
-from syncline.storage.places import PlaceSearch
-from syncline.storage.read_facts import ReadFacts, facts_of
-from syncline.storage.reading import Slice
+from syncline.storage.segments.batch_walk import HeaderReader
+from syncline.storage.segments.reading import Slice
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk, RecordingFile

@@ -11,11 +11,11 @@ import pytest
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
-from syncline.storage.flusher import Flusher
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.segment import Segment
-from syncline.storage.segment_list import SegmentList
+from syncline.storage.segments.segment import Segment
+from syncline.storage.segments.segment_list import SegmentList
+from syncline.storage.writing.flusher import Flusher
 from tests.storage.batches import append, batch, truncate_to
 from tests.storage.recording_disk import RecordingDisk
 

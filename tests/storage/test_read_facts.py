@@ -2,8 +2,8 @@
 
 import pytest
 
-from syncline.storage.append_times import AppendTimes, Floor
-from syncline.storage.read_facts import DROPPED, ReadReport, facts_of
+from syncline.storage.arrivals.append_times import AppendTimes, Floor
+from syncline.storage.arrivals.read_facts import DROPPED, ReadReport, facts_of
 
 # The log ends at 1,000, all logs together have 10,000, and had 8,000 when this one got its last batch.
 KEPT = (1_000, -1, 10_000, 8_000, True)

@@ -10,8 +10,8 @@ from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.reading import Search, Slice
-from syncline.storage.segment import TAIL_BATCHES_MAX
+from syncline.storage.segments.reading import Search, Slice
+from syncline.storage.segments.segment import TAIL_BATCHES_MAX
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, open_directory, read
 from tests.storage.recording_disk import RecordingDisk, RecordingFile

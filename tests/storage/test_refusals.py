@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import BrokenFileError
 from syncline.storage.errors import NoDescriptorError, StorageError, is_refusal, refusal_of, storage_error
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.removal.cutting import CutPlan, CutSearch
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory
 from tests.storage.crash_images import images

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syncline.storage.real_disk import RealDisk, RealFile
-from syncline.storage.reserved_blocks import AHEAD_BYTES
+from syncline.storage.machine.real_disk import RealDisk, RealFile
+from syncline.storage.machine.reserved_blocks import AHEAD_BYTES
 from tests.patience import until
 
 

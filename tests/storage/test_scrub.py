@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from syncline.model.ids import Offset, TopicPartition
 from syncline.records.batch import stamp
 from syncline.storage.log import PartitionLog
-from syncline.storage.scrub import Checked, Pace, ScrubQueue, SegmentCheck, check_some
-from syncline.storage.segment import Segment
+from syncline.storage.recovery.scrub import Checked, Pace, ScrubQueue, SegmentCheck, check_some
+from syncline.storage.segments.segment import Segment
 from tests.storage.batches import append
 from tests.storage.recording_disk import RecordingDisk, RecordingFile
 

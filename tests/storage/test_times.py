@@ -9,7 +9,7 @@ from syncline.records.batch import BatchHeader, stamp
 from syncline.records.builder import BatchBuilder
 from syncline.records.compression import Codec
 from syncline.storage.log import PartitionLog
-from syncline.storage.times import TimestampedOffset
+from syncline.storage.segments.times import TimestampedOffset
 from tests.storage.batches import append
 from tests.storage.recording_disk import RecordingDisk
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncline.storage.workers import WorkerPool
+from syncline.storage.machine.workers import WorkerPool
 from tests.patience import until
 
 WORKERS = 3

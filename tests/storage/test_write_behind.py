@@ -3,11 +3,11 @@
 import pytest
 
 from syncline.model.ids import Offset, TopicPartition
-from syncline.storage.cached_pages import ALL, WANTED
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
+from syncline.storage.pages.cached_pages import ALL, WANTED
+from syncline.storage.pages.write_behind import NEW_BYTES_MAX, SPARE_BYTES_MIN, STEP_BYTES
 from syncline.storage.settings import LogSettings
-from syncline.storage.write_behind import NEW_BYTES_MAX, SPARE_BYTES_MIN, STEP_BYTES
 from tests.storage.batches import TOPIC_ID, append, file_of, open_directory, read
 from tests.storage.recording_disk import RecordingDisk
 

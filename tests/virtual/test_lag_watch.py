@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from syncline.storage import segment_writer
-from syncline.storage.append_times import AppendTimes, CopiedTime
-from syncline.storage.segment_list import SegmentList
+from syncline.storage.arrivals.append_times import AppendTimes, CopiedTime
+from syncline.storage.segments.segment_list import SegmentList
+from syncline.storage.writing import segment_writer
 from syncline.virtual.clock import MILLION, world_wall_ns
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.simulation import RunSettings, run_seed

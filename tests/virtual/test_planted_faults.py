@@ -17,7 +17,7 @@ from syncline.core.replication.leader import LeaderPartition
 from syncline.core.replication.leader_epochs import EpochEnd
 from syncline.model.errors import ErrorCode
 from syncline.records import batch
-from syncline.storage.segment import Segment
+from syncline.storage.segments.segment import Segment
 from syncline.virtual.simulation import RunSettings, run_seed
 
 # Clients that never got an answer are not closed when a run breaks off; `clients_are_collected` collects them.

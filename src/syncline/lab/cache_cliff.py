@@ -18,7 +18,7 @@ from syncline.lab.scenario import Scenario
 from syncline.lab.stage import TOPIC, Outcome, Stage, Story
 from syncline.lag_report.words import percent
 from syncline.pictures.labels import size
-from syncline.storage.resident_pages import ResidentPages
+from syncline.storage.machine.resident_pages import ResidentPages
 
 TITLE: Final = "A slow consumer falls off the page cache"
 ABOUT: Final = __doc__.partition("\n\n")[2].replace("\n", " ").strip()

@@ -37,7 +37,7 @@ from syncline.node.handlers import import_for_brokers
 from syncline.node.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError, WrongOwnerError
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.machine.real_disk import RealDisk
 
 if importlib.util.find_spec("uvloop") is not None:
     import uvloop

@@ -10,7 +10,7 @@ from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
 from syncline.storage.log import PartitionLog
-from syncline.storage.reading import Slice
+from syncline.storage.segments.reading import Slice
 
 CHUNK_BYTES_MAX: Final = 1 << 20
 

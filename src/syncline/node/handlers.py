@@ -142,7 +142,11 @@ _AMONG_BROKERS: Final = tuple(
     name for name, key in _KEYS.items() if key in {23, 56, 62, 63} or (key >= 20_000 and key != ApiKey.CONTROL)
 )
 # What these, and the answers to them, import when they need it.
-_BEHIND_THEM: Final = ("syncline.core.cluster.leader_elections", "syncline.storage.mending", "syncline.wire.stepwise")
+_BEHIND_THEM: Final = (
+    "syncline.core.cluster.leader_elections",
+    "syncline.storage.recovery.mending",
+    "syncline.wire.stepwise",
+)
 _SCHEMAS: Final = (
     (ApiKey.ALTER_PARTITION, 3),
     (ApiKey.BROKER_REGISTRATION, 4),

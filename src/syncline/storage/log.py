@@ -2,7 +2,7 @@
 
 One hard idea: an append is one write and a few stores in memory, never an fsync. Replication makes records durable.
 What the disk itself promises is the recovery point; it moves only when everything below it has been synced, including
-older segments, their names and the epoch history. Recovery (`recovery.py`) relies on exactly that promise.
+older segments, their names and the epoch history. Recovery (`recovery/`) relies on exactly that promise.
 
 Failure: a full disk, or a process without descriptors, refuses a call and leaves the log as it was (a cut that is half
 done goes on with the next call); any other error of a write or a sync takes the log offline (`LogOfflineError`),
@@ -25,30 +25,32 @@ from syncline.model.lag import OffsetPlace
 from syncline.records.batch import STAMP, BatchHeader
 from syncline.records.buffers import Buffer, FileRange
 from syncline.records.unread import Unread
-from syncline.storage import byte_lag, cutting, incoming, read_plans, segment_checks, times
-from syncline.storage.append_times import CopiedTime
+from syncline.storage.arrivals.append_times import CopiedTime
+from syncline.storage.arrivals.read_facts import Noted, ReadReport
 from syncline.storage.availability import Availability
-from syncline.storage.byte_lag import CoordinateSearch
-from syncline.storage.cut_steps import CutSteps
-from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError, is_refusal
-from syncline.storage.flusher import Flusher
-from syncline.storage.incoming import FollowerAppend
-from syncline.storage.log_times import LogTimes
-from syncline.storage.places import Places, PlaceSearch
-from syncline.storage.read_facts import Noted, ReadReport
-from syncline.storage.read_plans import Readable
-from syncline.storage.reading import EMPTY, Search, Slice, Wanted
-from syncline.storage.recovery import Recovered
-from syncline.storage.retention import SegmentDeleted, Situation
-from syncline.storage.segment import Segment
-from syncline.storage.segment_list import SegmentList
-from syncline.storage.segment_writer import SegmentWriter
+from syncline.storage.lag import byte_lag
+from syncline.storage.lag.byte_lag import CoordinateSearch
+from syncline.storage.lag.log_times import LogTimes
+from syncline.storage.lag.places import Places, PlaceSearch
+from syncline.storage.pages.written import Written
+from syncline.storage.recovery.recover import Recovered
+from syncline.storage.removal import cutting
+from syncline.storage.removal.cut_steps import CutSteps
+from syncline.storage.removal.cutting import CutPlan, CutSearch
+from syncline.storage.removal.retention import SegmentDeleted, Situation
+from syncline.storage.removal.trimming import Trimming
+from syncline.storage.segments import incoming, read_plans, segment_checks, times
+from syncline.storage.segments.incoming import FollowerAppend
+from syncline.storage.segments.read_plans import Readable
+from syncline.storage.segments.reading import EMPTY, Search, Slice, Wanted
+from syncline.storage.segments.segment import Segment
+from syncline.storage.segments.segment_list import SegmentList
+from syncline.storage.segments.times import TimestampedOffset
 from syncline.storage.settings import LogSettings
-from syncline.storage.times import TimestampedOffset
-from syncline.storage.trimming import Trimming
-from syncline.storage.written import Written
+from syncline.storage.writing.flusher import Flusher
+from syncline.storage.writing.segment_writer import SegmentWriter
 
 _make: Final = tuple.__new__  # A named tuple's own constructor takes three times as long.
 

@@ -25,25 +25,25 @@ from syncline.core.producer_state import ProducerTable
 from syncline.core.replication.leader_epochs import EpochCache
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.tables import shrink
-from syncline.storage import directory_owner
-from syncline.storage.aside import NAME_CHARACTERS_MAX, AsideLog, AsideLogs
-from syncline.storage.checkpoints import (
+from syncline.storage.checkpoints import directory_owner
+from syncline.storage.checkpoints.formats import (
     METADATA_FILE,
     CheckpointError,
     decode_partition_metadata,
     encode_partition_metadata,
 )
-from syncline.storage.damage import ADVICE, Circumstances
-from syncline.storage.damage_note import NOTE_FILE, DamageNote, read_note, write_note
+from syncline.storage.checkpoints.last_life import LastLife
+from syncline.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from syncline.storage.disk import Disk, Lock
 from syncline.storage.errors import DamagedLogError, StorageError, is_refusal, storage_error
-from syncline.storage.graveyard import Graveyard
-from syncline.storage.last_life import LastLife
 from syncline.storage.log import PartitionLog
-from syncline.storage.offset_checkpoint import OffsetCheckpoint
-from syncline.storage.recovery import Recovered, recover
+from syncline.storage.pages.written import Written
+from syncline.storage.recovery.aside import NAME_CHARACTERS_MAX, AsideLog, AsideLogs
+from syncline.storage.recovery.damage import ADVICE, Circumstances
+from syncline.storage.recovery.damage_note import NOTE_FILE, DamageNote, read_note, write_note
+from syncline.storage.recovery.recover import Recovered, recover
+from syncline.storage.removal.graveyard import Graveyard
 from syncline.storage.settings import LogSettings
-from syncline.storage.written import Written
 
 LOCK_FILE: Final = ".lock"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"

@@ -26,7 +26,7 @@ from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, OffsetPlace
 from syncline.node.partition import Partition
 from syncline.storage.errors import StorageError
-from syncline.storage.places import PlaceSearch
+from syncline.storage.lag.places import PlaceSearch
 from syncline.virtual.host import Host
 from syncline.virtual.links import MS
 from syncline.virtual.medium import Inode

@@ -44,7 +44,7 @@ from syncline.wire.primitives import (
 # (producer id, first offset of its aborted transaction)
 AbortedTransaction: TypeAlias = tuple[int, int]
 
-# (offset of a batch, when the leader appended it: Unix ms; negative: a gap, see `storage/append_times.py`)
+# (offset of a batch, when the leader appended it: Unix ms; negative: a gap, see `storage/arrivals/append_times.py`)
 AppendTime: TypeAlias = tuple[int, int]
 
 JOIN_BYTES_MAX: Final = 4096

@@ -14,7 +14,7 @@ from syncline.node.clock import SystemClock
 from syncline.node.faults.disk import FaultyDisk, FaultyFile
 from syncline.node.faults.rules import CLEARED, Rule
 from syncline.storage.disk import Disk, Residency
-from syncline.storage.real_disk import RealDisk
+from syncline.storage.machine.real_disk import RealDisk
 from tests.storage.disk_conformance import DiskConformance
 from tests.storage.loop_of_one import LoopOfOne
 

@@ -10,7 +10,7 @@ from syncline.node.clock import SystemClock
 from syncline.node.lag import fetch_sampler, group_sampler
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.fetch_sampler import FetchLagSampler
-from syncline.storage.read_facts import ReadFacts
+from syncline.storage.arrivals.read_facts import ReadFacts
 from tests.node.lag.groups import commit, coordinator_of, join
 from tests.node.wire_client import at, batch
 from tests.node.world import World

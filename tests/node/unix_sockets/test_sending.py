@@ -12,7 +12,7 @@ import pytest
 
 from syncline.node.unix_sockets.sending import FileSender, file_sender_of, read_files, unix_descriptor_of
 from syncline.records.buffers import FileRange, Part
-from syncline.storage.real_disk import RealDisk, RealFile
+from syncline.storage.machine.real_disk import RealDisk, RealFile
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sends with Linux's sendfile")
 

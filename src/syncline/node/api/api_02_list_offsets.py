@@ -15,7 +15,7 @@ from syncline.node.gather import Gather
 from syncline.node.partition import Partition
 from syncline.node.parts import dropped_in_steps, made_in_steps
 from syncline.storage.errors import StorageError
-from syncline.storage.times import TimestampedOffset
+from syncline.storage.segments.times import TimestampedOffset
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from syncline.node.cluster_view import ClusterView
     from syncline.node.partition import Partition
     from syncline.node.request import Request
-    from syncline.storage.append_time_search import AppendTimesBetween
-    from syncline.storage.append_times import CopiedTime
+    from syncline.storage.arrivals.append_time_search import AppendTimesBetween
+    from syncline.storage.arrivals.append_times import CopiedTime
 
     class Host(Protocol):
         """What this handler uses of its broker."""

@@ -22,12 +22,12 @@ from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.partition import Partition
 from syncline.records.buffers import Buffer, FileRange, Part
-from syncline.storage.append_time_search import AppendTimesBetween
-from syncline.storage.append_times import ALL_UNKNOWN, CopiedTime
+from syncline.storage.arrivals.append_time_search import AppendTimesBetween
+from syncline.storage.arrivals.append_times import ALL_UNKNOWN, CopiedTime
+from syncline.storage.arrivals.read_facts import ReadReport
 from syncline.storage.disk import UNMEASURED
 from syncline.storage.errors import StorageError
-from syncline.storage.read_facts import ReadReport
-from syncline.storage.reading import Search, Slice
+from syncline.storage.segments.reading import Search, Slice
 from syncline.wire.fetch import FetchRequest
 
 # Errors that do not end the wait if other partitions of the request are readable.

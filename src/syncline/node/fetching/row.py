@@ -10,8 +10,8 @@ from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.node.partition import Partition
 from syncline.records.buffers import Part
 from syncline.records.unread import Unread
-from syncline.storage.append_times import CopiedTime
-from syncline.storage.read_facts import Noted
+from syncline.storage.arrivals.append_times import CopiedTime
+from syncline.storage.arrivals.read_facts import Noted
 
 # More partitions are looked at in steps: each takes some 5 microseconds, and up to 100 if it has records.
 PARTITIONS_AT_ONCE: Final = 50

@@ -5,7 +5,7 @@ look, the last read stays here for the next look. `WokenFetches.settle` drops it
 """
 
 from syncline.records.buffers import Buffer
-from syncline.storage.reading import Search, Slice
+from syncline.storage.segments.reading import Search, Slice
 
 
 class SharedReads:

@@ -17,11 +17,11 @@ from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.cluster_view import ClusterView
 from syncline.node.partition import Partition
-from syncline.storage.aside import AsideLog
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
-from syncline.storage.salvage import Tail, tail_of
+from syncline.storage.recovery.aside import AsideLog
+from syncline.storage.recovery.salvage import Tail, tail_of
 
 log = logging.getLogger("syncline.node")
 

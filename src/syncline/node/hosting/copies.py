@@ -51,7 +51,7 @@ class CopyRequest(NamedTuple):
 def find_copies(disk: Disk, paths: Sequence[str], asked: CopyRequest) -> bytes:
     """Return what the first directory has that has any of the records; may wait for the disk."""
     # Not at the top: a start does without it.
-    from syncline.storage.mending import copies
+    from syncline.storage.recovery.mending import copies
 
     for path in paths:
         found = copies(disk, path, asked.offset, asked.leader_epoch, asked.max_bytes)

@@ -20,8 +20,8 @@ from syncline.node.partition import Partition
 from syncline.node.replication.doubts import Doubt
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
-from syncline.storage.reading import EMPTY
-from syncline.storage.self_check import damage_at
+from syncline.storage.recovery.self_check import damage_at
+from syncline.storage.segments.reading import EMPTY
 
 log = logging.getLogger("syncline.node")
 

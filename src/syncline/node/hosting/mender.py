@@ -3,7 +3,7 @@
 Two kinds of damaged logs have no replacement: one of a partition without a leader, and one that its leader serves
 because it is the only one in sync. Each has its holes, and other copies, which may be damaged elsewhere, have the
 records: in logs that this broker has set aside, and on the brokers of the other replicas, in all that they have of the
-partition. `storage/mending.py` says which records fit. So what any one disk holds is enough.
+partition. `storage/recovery/mending.py` says which records fit. So what any one disk holds is enough.
 
 A mended log of a partition without a leader is served again, and the controller elects by its rules. A log in service
 is mended segment by segment, while it is read. Whatever cannot be mended stays as it is, and is tried again, ever more
@@ -31,7 +31,7 @@ from syncline.storage.log_directory import LogDirectory
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.storage.mending import Hole, Patch
+    from syncline.storage.recovery.mending import Hole, Patch
 
 log = logging.getLogger("syncline.node")
 
@@ -176,7 +176,7 @@ class Mender:
     ) -> bool:
         """Fill one hole after the other; return whether none is left."""
         # A start does without it. If there is no descriptor to read it with, `_mend` tries again.
-        from syncline.storage.mending import first_hole
+        from syncline.storage.recovery.mending import first_hole
 
         while True:
             hole = self._stuck.get(key)
@@ -209,7 +209,7 @@ class Mender:
 
     async def _patch(self, key: TopicPartition, directory: str, hole: "Hole") -> "Patch | None":
         """Ask for copies, here first, until one fits."""
-        from syncline.storage.mending import patch
+        from syncline.storage.recovery.mending import patch
 
         topic = self._cluster.image.topics.get(key.topic)
         record = self._cluster.image.partition(*key)

@@ -1,7 +1,7 @@
 """The scrubber: has workers check the finished segments of this broker's logs, and reports what is damaged.
 
-`storage/scrub.py` decides what is checked next, and how fast. Here is the clockwork around it: a few slices a second,
-one after the other, in a worker. There is none while the disk is slow, since others wait for it then.
+`storage/recovery/scrub.py` decides what is checked next, and how fast. Here is the clockwork around it: a few slices
+a second, one after the other, in a worker. There is none while the disk is slow, since others wait for it then.
 
 `OfflineLogs.damaged` decides what follows. A finding about a segment that was cut or deleted meanwhile does not
 count.
@@ -22,8 +22,8 @@ from syncline.node.live_configs import LiveConfigs
 from syncline.node.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.storage.log import PartitionLog
-from syncline.storage.scrub import Checked, FoundDamage, Pace, ScrubQueue, SegmentCheck, check_some
-from syncline.storage.segment import Segment
+from syncline.storage.recovery.scrub import Checked, FoundDamage, Pace, ScrubQueue, SegmentCheck, check_some
+from syncline.storage.segments.segment import Segment
 
 log = logging.getLogger("syncline.node")
 

@@ -21,8 +21,8 @@ from syncline.node.lag.messages import READERS_MAX, AnsweredPartition, AskedPart
 from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
+from syncline.storage.lag.places import PlaceSearch
 from syncline.storage.log import PartitionLog
-from syncline.storage.places import PlaceSearch
 
 # Of one question: places that workers look for, and how long the answer waits for them.
 SEARCHES_MAX: Final = 64

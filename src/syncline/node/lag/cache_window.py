@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from syncline.node.clock import Clock
 from syncline.node.lag.fetch_lag import OTHER, Cell, FetchLag
-from syncline.storage.written import Written
+from syncline.storage.pages.written import Written
 
 NOTE_INTERVAL_MS: Final = 300_000
 # Who reads: client id, host as it says it, topic.

@@ -1,9 +1,9 @@
 """How far behind consumers read, by reader and topic: histograms of what their answered fetches found.
 
 One hard idea: a fetch may look and wait many times, and is answered once. So nothing is counted at a read; an answer
-counts each partition whose records it carries, by the facts of that read (`storage/read_facts.py`), or, if it carries
-none, once as empty. One cell per reader and topic has four histograms; what is wanted of a broker, a client or a topic
-is a sum of cells, made when somebody asks.
+counts each partition whose records it carries, by the facts of that read (`storage/arrivals/read_facts.py`), or, if
+it carries none, once as empty. One cell per reader and topic has four histograms; what is wanted of a broker, a client
+or a topic is a sum of cells, made when somebody asks.
 
 An answer takes samples, and they wait. They are counted some at a time, and before anything is told: the same work in a
 row takes a third of what it takes between the other work of a request, whose code and data are in the processor then.
@@ -21,8 +21,8 @@ from typing import Final, TypeAlias
 from syncline.core.lag.buckets import BYTES, TIMES_MS, Weighted
 from syncline.model.ids import TopicPartition
 from syncline.node.lag.read_ahead import ReadAhead
+from syncline.storage.arrivals.read_facts import DROPPED, Noted, ReadFacts, facts_of
 from syncline.storage.disk import UNMEASURED
-from syncline.storage.read_facts import DROPPED, Noted, ReadFacts, facts_of
 
 # Cells of all readers, not counting those for other topics: 14 MB, and two thirds of that in notes (`cache_window.py`).
 CELLS_MAX: Final = 4_096

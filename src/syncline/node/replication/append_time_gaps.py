@@ -23,8 +23,8 @@ from syncline.node.peer import PeerLost
 from syncline.node.replication.leader_questions import Key
 from syncline.node.tasks import Tasks
 from syncline.records.buffers import Buffer
-from syncline.storage.append_times import CopiedTime, Entry
-from syncline.storage.log_times import Missing
+from syncline.storage.arrivals.append_times import CopiedTime, Entry
+from syncline.storage.lag.log_times import Missing
 from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32
 

@@ -22,9 +22,9 @@ from syncline.model.ids import NONE, Offset, TopicPartition
 from syncline.node.clock import Clock
 from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
 from syncline.node.partition import Partition
-from syncline.storage.cutting import CutPlan, CutSearch
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError, is_refusal
+from syncline.storage.removal.cutting import CutPlan, CutSearch
 
 # Half of a broker's worker threads.
 SEARCHES_MAX: Final = 2

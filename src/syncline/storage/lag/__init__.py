@@ -1,0 +1,1 @@
+"""Where an offset lies in bytes and in time, from which lag is computed."""

@@ -1,0 +1,1 @@
+"""What leaves a log: its end when histories part, its start by retention."""

@@ -1,0 +1,1 @@
+"""Segments, the files of a log: what may go into them, their indexes, and how batches are found in them."""

@@ -1,0 +1,1 @@
+"""Writing to the end of a log, and syncing it."""
