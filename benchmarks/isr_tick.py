@@ -21,8 +21,8 @@ from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import LeaderPartition, PartitionSettings
 from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.core.replication.tick_index import TickIndex
-from syncline.node.isr_ticks import IsrTicks
-from syncline.node.partition import Partition
+from syncline.node.partitions.isr_ticks import IsrTicks
+from syncline.node.partitions.partition import Partition
 
 LAG_MS = 30_000
 REPLICAS = (1, 2, 3)

@@ -36,19 +36,21 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "throttles are decided from rates and lists alone": {"core/throttle/planted.py": "import syncline.records.target"},
     "lag is computed from numbers alone": {"core/lag/planted.py": "import syncline.records.target"},
-    "lag is measured without knowing how requests are served": {"node/lag/planted.py": "import syncline.node.dispatch"},
+    "lag is measured without knowing how requests are served": {
+        "node/lag/planted.py": "import syncline.node.serving.dispatch"
+    },
     "within replication, only the leader knows KIP-501": {
         "core/replication/acknowledgement.py": "import syncline.core.replication.slow_leader.target"
     },
     "the parts of a broker build on each other, and only its assembly knows all": {
-        "node/controller/planted.py": "import syncline.node.replication.target"
+        "node/throttle/planted.py": "import syncline.node.links.target"
     },
     "the parts of a log build on each other": {"storage/machine/planted.py": "import syncline.storage.segments.target"},
     "what clients may take is decided without knowing their requests": {
         "node/clients/planted.py": "import syncline.storage.segments.target"
     },
     "what moves may take of a broker is decided without knowing how they are served": {
-        "node/throttle/planted.py": "import syncline.node.request"
+        "node/throttle/planted.py": "import syncline.wire.target"
     },
     "parts of the pipeline build on each other, and only jobs know all": {
         "pipeline/decoding/planted.py": "import syncline.pipeline.client.target"

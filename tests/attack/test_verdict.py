@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import replace
 
-from syncline.node.counters import Histogram
+from syncline.node.counting.counters import Histogram
 from syncline.node.metrics.table import LONGEST_LOOP_HOLD, LOOP_HOLDS
 from syncline.node.metrics.text import Page
 from tests.attack.holds import Holds

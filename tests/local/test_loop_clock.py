@@ -9,7 +9,7 @@ import time
 import pytest
 
 from syncline.local.loop_clock import OTHERS_MS, REMEMBERED, LoopClock
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 
 
 def test_work_is_what_the_process_has_used_since_a_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from syncline.local.memory import (
     trim_heap,
 )
 from syncline.node.clock import SystemClock
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.virtual.loop import VirtualLoop
 from tests.cluster import ROOT
 

@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.model.events import Acknowledgements, Event
-from syncline.node.acknowledgements import Summary, Waits
+from syncline.node.counting.acknowledgements import Summary, Waits
 from tests.node.wire_client import batch
 from tests.node.world import World
 

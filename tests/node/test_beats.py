@@ -6,7 +6,7 @@ import pytest
 
 from syncline.model.events import Event, Observation
 from syncline.model.ids import BrokerId
-from syncline.node.episodes import Episodes
+from syncline.node.counting.episodes import Episodes
 from syncline.wire.api import ApiKey
 from syncline.wire.response_header import BEAT, BEAT_FRAME
 from tests.node.test_peer import ask, connect, silent

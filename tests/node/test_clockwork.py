@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from syncline.node.clock import SystemClock
-from syncline.node.clockwork import STEPS_PER_SLICE, Clockwork
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.request import Steps
+from syncline.node.loop.clockwork import STEPS_PER_SLICE, Clockwork
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.serving.request import Steps
 from syncline.virtual.loop import VirtualLoop
 
 

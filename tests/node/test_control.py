@@ -1,10 +1,11 @@
 """Calls of the control API: valid ones, and the handling of everything else."""
 
 import json
+from importlib import import_module
 
 import pytest
 
-from syncline.node.control import ControlRefused, encode_answer, parse_call, perform
+from syncline.node.control.verbs import VERBS, ControlRefused, encode_answer, parse_call, perform
 from tests.node.world import World
 
 
@@ -31,6 +32,14 @@ def test_what_is_no_call_is_refused(body: bytes, sentence: str) -> None:
     """No input raises another error, or produces an answer that cannot be encoded."""
     with pytest.raises(ControlRefused, match=sentence):
         parse_call(body)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_its_function(verb: str) -> None:
+    """Modules of verbs are imported at their first call, by name."""
+    module, name = VERBS[verb]
+
+    assert callable(getattr(import_module(f"syncline.node.{module}"), name))
 
 
 async def test_unknown_verb_is_answered_with_those_that_are(world: World) -> None:

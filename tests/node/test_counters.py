@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.model.ids import TopicPartition
-from syncline.node.counters import (
+from syncline.node.counting.counters import (
     DURATION_BOUNDS_MS,
     Counters,
     Histogram,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from syncline.node.broker import Broker
-from syncline.node.request import Request, Steps
-from syncline.node.stepping import STEPS_PER_SLICE
+from syncline.node.serving.request import Request, Steps
+from syncline.node.serving.stepping import STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.test_opening import compressed
 from tests.node.wire_client import at, batch

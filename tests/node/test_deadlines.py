@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from syncline.node.deadlines import BUCKET_MS, Deadlines
+from syncline.node.loop.deadlines import BUCKET_MS, Deadlines
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.loop import VirtualLoop
 from tests.node.wire_client import at

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from syncline.node.deadlines import Deadlines
-from syncline.node.departures import DOUBT_MS, LISTED_MS, Departures
+from syncline.node.loop.deadlines import Deadlines
+from syncline.node.metadata.departures import DOUBT_MS, LISTED_MS, Departures
 from syncline.wire.api import ApiKey
 from tests.node.world import World
 

@@ -9,8 +9,8 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.events import BrokerState, Election, Event, Fault, FollowerProgress, from_json
 from syncline.model.ids import JOURNAL_TOPIC
-from syncline.node.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX, Journal, show
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
+from syncline.node.observing.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX, Journal, show
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY

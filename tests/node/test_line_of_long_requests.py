@@ -3,9 +3,9 @@
 import pytest
 
 from syncline.node.broker import Broker
-from syncline.node.long_requests import FETCH_GROWTH, GROWTH, SHARE
-from syncline.node.request import DECODED_AT_ONCE_BYTES, Request, Steps
-from syncline.node.stepping import STEPS_PER_SLICE
+from syncline.node.serving.long_requests import FETCH_GROWTH, GROWTH, SHARE
+from syncline.node.serving.request import DECODED_AT_ONCE_BYTES, Request, Steps
+from syncline.node.serving.stepping import STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient, at
 from tests.node.world import World

@@ -9,9 +9,9 @@ import pytest
 
 from syncline.model.errors import ErrorCode
 from syncline.node.broker import Broker
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.request import Request
-from syncline.node.tasks import Tasks
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.loop.tasks import Tasks
+from syncline.node.serving.request import Request
 from syncline.wire.api import ApiKey
 from tests.node.metrics.scraping import scrape
 from tests.node.world import World

@@ -15,7 +15,7 @@ from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import TopicConfig
 from syncline.node.api.api_03_metadata import TOPIC_OPERATIONS
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.node.throttle.moves import Moving
 from syncline.node.throttle.role import QuotaState
 from syncline.node.throttle.throttles import ReplicationThrottles

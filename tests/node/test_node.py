@@ -10,7 +10,7 @@ import pytest
 from syncline.core.replication.leader import LeaderPartition
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
-from syncline.node import isr_ticks
+from syncline.node.partitions import isr_ticks
 from syncline.storage.errors import DiskFullError
 from syncline.storage.log import PartitionLog
 from tests.node.wire_client import batch

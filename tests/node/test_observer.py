@@ -292,7 +292,7 @@ async def test_held_watermark_is_journalled_with_its_holder(world: World) -> Non
 @observed
 async def test_status_of_partitions_tells_lags_and_the_time_left(world: World) -> None:
     """The data of `syncline isr`: a follower with everything has no time limit, for one that lags it runs down."""
-    from syncline.node.partition_status import peers, show
+    from syncline.node.hosting.partition_status import peers, show
 
     follower, leader = two_others(world)
     await world.topic(replicas=(leader, follower))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.node.outgoing import TOGETHER_BYTES_MAX, Outgoing
+from syncline.node.serving.outgoing import TOGETHER_BYTES_MAX, Outgoing
 from syncline.virtual.transport import Buffer, VirtualTransport
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import encode_fetch_request

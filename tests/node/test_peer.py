@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection, PeerLost
+from syncline.node.links.peer import CONNECT_TIMEOUT_S, PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import request_type
 from syncline.wire.entities import build

@@ -4,7 +4,7 @@ import pytest
 
 from syncline.model.events import Event, FollowerProgress
 from syncline.model.ids import NONE
-from syncline.node.progress import FORGET_EVERY, ProgressSampler
+from syncline.node.observing.progress import FORGET_EVERY, ProgressSampler
 from tests.node.wire_client import batch
 from tests.node.world import World
 

@@ -9,7 +9,7 @@ from syncline.core.cluster import moves
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.model.metadata import PartitionRecord
-from syncline.node.partition_status import show
+from syncline.node.hosting.partition_status import show
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World

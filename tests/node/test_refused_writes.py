@@ -7,7 +7,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.events import Observation
 from syncline.model.impairments import Refusal
-from syncline.node import partition_status
+from syncline.node.hosting import partition_status
 from syncline.virtual.medium import ROOM_BYTES
 from tests.node.metrics.scraping import scrape
 from tests.node.wire_client import batch

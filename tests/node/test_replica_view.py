@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from syncline.node.replica_view import show
+from syncline.node.control.replica_view import show
 from tests.node.wire_client import batch
 from tests.node.world import World
 

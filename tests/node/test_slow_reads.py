@@ -10,7 +10,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.errors import ErrorCode
 from syncline.model.reasons import Reason
-from syncline.node.live_configs import slow_read_rules
+from syncline.node.metadata.live_configs import slow_read_rules
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
 from tests.node.world import World

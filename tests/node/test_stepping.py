@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from syncline.node.broker import Broker
-from syncline.node.connection import Connection
-from syncline.node.request import Request, Steps
-from syncline.node.stepping import FREED_PER_TURN, SLICE_MS, STEPS_PER_SLICE
+from syncline.node.serving.connection import Connection
+from syncline.node.serving.request import Request, Steps
+from syncline.node.serving.stepping import FREED_PER_TURN, SLICE_MS, STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient
 from tests.node.world import World

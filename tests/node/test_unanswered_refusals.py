@@ -1,6 +1,6 @@
 """Refused records of producers that want no answer (acks=0): the broker's log says why their connection closes."""
 
-from syncline.node.unanswered_refusals import LOG_INTERVAL_MS
+from syncline.node.producing.unanswered_refusals import LOG_INTERVAL_MS
 from tests.node.wire_client import batch
 from tests.node.world import World
 

@@ -10,7 +10,7 @@ import pytest
 from syncline.model.events import Event, Fault, FollowerProgress, Sample
 from syncline.model.ids import BrokerId
 from syncline.model.lag_events import GroupLagSample
-from syncline.node.waiting_events import WaitingEvents, held_bytes
+from syncline.node.observing.waiting_events import WaitingEvents, held_bytes
 
 MB = 1 << 20
 

@@ -13,10 +13,10 @@ from typing import Any
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.broker import Broker
-from syncline.node.connection import Connection
 from syncline.node.node import Node
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
+from syncline.node.serving.connection import Connection
 from syncline.virtual.cluster import CLIENT_PORT, INTERNAL_PORT, ClusterSettings, VirtualCluster
 from syncline.virtual.disk import DiskSettings
 from syncline.virtual.host import Host

@@ -25,7 +25,7 @@ LATER: Final = (
     "syncline.core.lag.commit_slab",
     "syncline.core.lag.findings",
     "syncline.explain",
-    "syncline.node.control",
+    "syncline.node.control.verbs",
     "syncline.node.controller.admin",
     "syncline.node.controller.quorum",
     "syncline.node.faults.error_replies",

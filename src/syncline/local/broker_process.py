@@ -34,7 +34,7 @@ from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clock import SystemClock
 from syncline.node.handlers import import_for_brokers
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.storage.errors import StorageError, WrongOwnerError
 from syncline.storage.machine.real_disk import RealDisk

@@ -5,7 +5,7 @@
 
 Plain blocking sockets, one connection per call: it works in tests, in scripts and in threads alike. A broker takes
 calls that carry the secret of its data directory (`control_secret`), which only the directory's user can read.
-`syncline.node.control` lists the verbs; a refusal raises `ControlError`.
+`syncline.node.control.verbs` lists the verbs; a refusal raises `ControlError`.
 """
 
 import json

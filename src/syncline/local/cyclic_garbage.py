@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 
 # While starting: new objects before the young generation is looked at, its collections before one of the middle
 # generation, and those before one of the old.

@@ -4,7 +4,7 @@ A callback that takes 30 ms may have worked for 2 ms: for the rest other process
 waited for a thread of its own broker that had none. Nothing that the broker does differently would have made it
 shorter. What it can answer for is the processor time of its process, all threads included, since a thread that computes
 may keep the loop waiting. Waiting for the disk is not in it either; slow writes are observed by themselves
-(`node.disk_watch`).
+(`node.counting.disk_watch`).
 
 The time of one thread is quickly read; that of the process is not, since the kernel asks each thread. So the loop's
 thread is asked when a callback begins, at most once per millisecond, and the others every few milliseconds: the work of

@@ -38,7 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 
 STATM: Final = Path("/proc/self/statm")
 # Where a control group sets a limit, in version 2 and 1.

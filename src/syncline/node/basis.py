@@ -1,7 +1,7 @@
 """What the parts of a broker rest on: made first, and used by nearly all of them.
 
-Only the modules that put parts together read it (`broker.py`, `reporting.py`, `hosting/assembly.py`). A part gets what
-it uses of it, one by one, so that its arguments say what it depends on.
+Only the modules that put parts together read it (`broker.py`, `observing/reporting.py`, `hosting/assembly.py`). A part
+gets what it uses of it, one by one, so that its arguments say what it depends on.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.counters import Counters
-from syncline.node.deadlines import Deadlines
-from syncline.node.departures import Departures
-from syncline.node.links import Links
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.partition import Partition
-from syncline.node.tasks import Tasks
+from syncline.node.counting.counters import Counters
+from syncline.node.links.links import Links
+from syncline.node.loop.deadlines import Deadlines
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.departures import Departures
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.storage.log_directory import LogDirectory
 

@@ -22,12 +22,7 @@ from syncline.model.metadata import MetadataImage
 from syncline.node.basis import Basis
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.counters import Counters
-from syncline.node.deadlines import Deadlines
-from syncline.node.departures import Departures
-from syncline.node.describing import Describing
-from syncline.node.dispatch import Dispatcher, HandlerTable
+from syncline.node.counting.counters import Counters
 from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.known_partitions import KnownPartitions
 from syncline.node.fetching.left_sessions import LeftSessions
@@ -39,41 +34,46 @@ from syncline.node.hosting.assembly import assemble
 from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.strays import delete_strays
-from syncline.node.isr_ticks import IsrTicks
-from syncline.node.journal import Journal
 from syncline.node.lag.cache_window import CacheWindow
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.on_demand import LagOnDemand
 from syncline.node.lag.read_positions import ReadPositions
-from syncline.node.links import Links
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.long_requests import LongRequests
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.low_watermarks import LowWatermarks
-from syncline.node.metadata_rows import MetadataRows
-from syncline.node.observer import Observer
-from syncline.node.opening import Opening
-from syncline.node.outgoing import Outgoing
-from syncline.node.partition import Partition
-from syncline.node.pending_produce import Producing
+from syncline.node.links.links import Links
+from syncline.node.loop.deadlines import Deadlines
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.departures import Departures
+from syncline.node.metadata.describing import Describing
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.metadata.metadata_rows import MetadataRows
+from syncline.node.metadata.topic_creation import TopicCreation
+from syncline.node.observing.journal import Journal
+from syncline.node.observing.observer import Observer
+from syncline.node.observing.reporting import Reporting
+from syncline.node.partitions.isr_ticks import IsrTicks
+from syncline.node.partitions.low_watermarks import LowWatermarks
+from syncline.node.partitions.partition import Partition
 from syncline.node.probe import Probe, no_probe
-from syncline.node.received import Received
+from syncline.node.producing.opening import Opening
+from syncline.node.producing.pending_produce import Producing
+from syncline.node.producing.unanswered_refusals import UnansweredRefusals
 from syncline.node.replication.leader_fetcher import LeaderFetcher
-from syncline.node.reporting import Reporting
-from syncline.node.stepping import Stepping
-from syncline.node.tasks import Tasks
+from syncline.node.serving.dispatch import Dispatcher, HandlerTable
+from syncline.node.serving.long_requests import LongRequests
+from syncline.node.serving.outgoing import Outgoing
+from syncline.node.serving.received import Received
+from syncline.node.serving.stepping import Stepping
 from syncline.node.throttle.throttles import ReplicationThrottles
-from syncline.node.topic_creation import TopicCreation
-from syncline.node.unanswered_refusals import UnansweredRefusals
 from syncline.storage.disk import Disk
 from syncline.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from syncline.node.channel.channel import Channel
     from syncline.node.channel.metadata_stream import OnImage
-    from syncline.node.connection import Connection
     from syncline.node.faults.registry import Faults
     from syncline.node.groups.coordinator import GroupCoordinator
+    from syncline.node.serving.connection import Connection
 
     # Creates the channel to the controller, which calls the first argument with images and the second with events.
     Connect = Callable[[OnImage, Callable[[Event], None]], Channel]

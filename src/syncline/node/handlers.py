@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from syncline.node.api import api_00_produce, api_01_fetch, api_03_metadata, api_18_api_versions, forwarded
-from syncline.node.dispatch import Handler
+from syncline.node.serving.dispatch import Handler
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import preload as preload_schemas
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         api_20009_group_rows,
     )
     from syncline.node.broker import Broker
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
     BrokerHandler: TypeAlias = Handler[Broker]
     # Each handler declares what it uses of its broker; mypy checks here that the broker has it.

@@ -31,15 +31,15 @@ from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.metadata_stream import OnImage
 from syncline.node.clients.listening import Listening
 from syncline.node.clock import Clock
-from syncline.node.clockwork import Clockwork
-from syncline.node.connection import Connection
 from syncline.node.handlers import Handlers, RunLater
 from syncline.node.lag.cache_window import NOTE_INTERVAL_MS
-from syncline.node.links import Links
-from syncline.node.log_settings import log_settings
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.links.links import Links
+from syncline.node.loop.clockwork import Clockwork
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.partitions.log_settings import log_settings
 from syncline.node.probe import Probe
-from syncline.node.request import Steps
+from syncline.node.serving.connection import Connection
+from syncline.node.serving.request import Steps
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory

@@ -16,7 +16,7 @@ from typing import Final
 
 from syncline.model.errors import RequestError
 from syncline.model.ids import TopicPartition
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.node.unix_sockets.sending import FileSender
 from syncline.storage.errors import StorageError

@@ -11,7 +11,7 @@ may make them, scaled down so that a run stays fast. None changes anything.
 from collections.abc import Callable
 from typing import Any, Final
 
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.virtual.cluster import CLIENT_PORT, VirtualCluster
 from syncline.virtual.faults import COSTLY_REQUESTS
 from syncline.virtual.meter import CallMeter

@@ -9,7 +9,7 @@ import asyncio
 
 from syncline.model.ids import TopicPartition
 from syncline.node.node import Node
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.disk import SimDisk
 from syncline.virtual.medium import Medium

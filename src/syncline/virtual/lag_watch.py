@@ -24,7 +24,7 @@ from typing import Final
 from syncline.core.lag.append_time import STEP_MS
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, OffsetPlace
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.storage.lag.places import PlaceSearch
 from syncline.virtual.host import Host

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.virtual.cluster import CLIENT_PORT
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import encode_request, request_type

@@ -28,14 +28,14 @@ from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.membership import RegistrationRefused
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import SystemClock
-from syncline.node.connection import Connection
-from syncline.node.dispatch import Dispatcher
 from syncline.node.fetching.woken import WokenFetches
-from syncline.node.long_requests import LongRequests
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.outgoing import Outgoing
-from syncline.node.received import Received
-from syncline.node.stepping import Stepping
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.serving.connection import Connection
+from syncline.node.serving.dispatch import Dispatcher
+from syncline.node.serving.long_requests import LongRequests
+from syncline.node.serving.outgoing import Outgoing
+from syncline.node.serving.received import Received
+from syncline.node.serving.stepping import Stepping
 
 MODULES = (
     api_56_alter_partition,

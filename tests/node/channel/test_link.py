@@ -9,7 +9,7 @@ import pytest
 from syncline.coordination.port import Holder
 from syncline.node.channel.link import ControllerLink
 from syncline.node.channel.states import LinkState
-from syncline.node.peer import PeerLost
+from syncline.node.links.peer import PeerLost
 
 HOLDER = Holder(1, "host", 9093, 4)
 

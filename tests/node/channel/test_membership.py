@@ -12,7 +12,7 @@ from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.link import ControllerLink
 from syncline.node.channel.membership import Membership
 from syncline.node.clock import SystemClock
-from syncline.node.links import Links
+from syncline.node.links.links import Links
 
 
 class BrokenStore:

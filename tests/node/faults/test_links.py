@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from syncline.node.faults import verbs
-from syncline.node.links import broker_of, client_id_of
-from syncline.node.peer import CONNECT_TIMEOUT_S, PeerLost
+from syncline.node.links.links import broker_of, client_id_of
+from syncline.node.links.peer import CONNECT_TIMEOUT_S, PeerLost
 from syncline.wire.api import ApiKey
 from tests.node.faults.test_requests import batch, clear, hits
 from tests.node.world import World

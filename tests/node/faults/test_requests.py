@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults import verbs
 from syncline.records.builder import BatchBuilder
 from syncline.virtual.cluster import CONTROL_SECRET

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncline.model.ids import TopicPartition
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults.rules import CLEARED, SPENT, Rule, Trigger
 from syncline.wire.api import ApiKey
 

@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.local import process_faults
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults import disk, links, requests, table
 from syncline.node.faults.rules import Rule
 from syncline.node.faults.table import BROKER_KINDS, KINDS, OPTIONS, FaultKind, Place

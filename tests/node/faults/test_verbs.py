@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults import verbs
 from tests.node.world import World
 

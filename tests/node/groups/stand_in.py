@@ -27,7 +27,7 @@ from syncline.node.clients.memory import MemoryBudget
 from syncline.node.groups.coordinator import GroupCoordinator
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
-from syncline.node.request import Request, Steps
+from syncline.node.serving.request import Request, Steps
 from syncline.records.batch import BatchHeader, crc_matches, stamp
 from syncline.virtual.clock import VirtualClock
 from syncline.virtual.loop import VirtualLoop

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncline.node.control import perform
+from syncline.node.control.verbs import perform
 from tests.node.lag.groups import commit, coordinator_of
 from tests.node.wire_client import batch
 from tests.node.world import World

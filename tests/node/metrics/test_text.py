@@ -6,7 +6,7 @@ from prometheus_client import Gauge as LibraryGauge
 from prometheus_client import Histogram as LibraryHistogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from syncline.node.counters import Histogram
+from syncline.node.counting.counters import Histogram
 from syncline.node.metrics import table
 from syncline.node.metrics.text import Page, header, labels_text
 

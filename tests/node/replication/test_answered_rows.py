@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.replication.answered_rows import ROWS_PER_SLICE, SLICE_MS, AnsweredRows, ParsedRows, RowsToRead
 from syncline.wire.fetch_response import FetchedPartition, FetchedRows, FetchResponse, encode_fetch_response
 

@@ -7,7 +7,7 @@ import pytest
 
 from syncline.core.replication.follower import FollowerPhase
 from syncline.model.errors import ErrorCode
-from syncline.node.counters import Counters
+from syncline.node.counting.counters import Counters
 from syncline.node.replication import leader_fetcher
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from syncline.model.ids import LeaderEpoch
-from syncline.node.connection import Connection
+from syncline.node.serving.connection import Connection
 from syncline.node.unix_sockets.sending import read_files
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.buffers import Buffer, FileRange, Part

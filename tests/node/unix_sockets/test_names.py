@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.node.unix_sockets.names import connect_beside, listen_beside, name_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")

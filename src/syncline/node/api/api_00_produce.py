@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from syncline.core.producer_state import Accepted, Duplicate, Refused, Verdict
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
-from syncline.node.counters import TopicCounters
-from syncline.node.partition import Partition
-from syncline.node.parts import in_parts
-from syncline.node.pending_produce import PendingProduce, Producing
-from syncline.node.stepping import failed as report_failure
+from syncline.node.counting.counters import TopicCounters
+from syncline.node.loop.parts import in_parts
+from syncline.node.partitions.partition import Partition
+from syncline.node.producing.pending_produce import PendingProduce, Producing
+from syncline.node.serving.stepping import failed as report_failure
 from syncline.records.batch import BatchHeader
 from syncline.records.validate import OPENED_RECORDS_MAX, InvalidBatch, NeedsOpening, admit, prepare
 from syncline.storage.errors import StorageError
@@ -35,7 +35,7 @@ from syncline.wire.produce import (
 )
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
@@ -241,7 +241,7 @@ class ClosedBatch(NamedTuple):
 
 
 class OpenedProduce:
-    """A request with batches that must be opened (`node.opening`), one after the other; then it is answered."""
+    """A request with batches that must be opened (`node.producing.opening`), one by one; then it is answered."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode
 
 if TYPE_CHECKING:
     from syncline.node.fetching.serving import FetchServing
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
 # A partition, and what the reader wants of it.
 Wanted: TypeAlias = tuple[tuple[Topic, int], FetchSpec]

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
-from syncline.node.gather import Gather
-from syncline.node.partition import Partition
-from syncline.node.parts import dropped_in_steps, made_in_steps
+from syncline.node.loop.gather import Gather
+from syncline.node.loop.parts import dropped_in_steps, made_in_steps
+from syncline.node.partitions.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.storage.segments.times import TimestampedOffset
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasImage
 
     class Host(HasImage, HasPartitions, Protocol):
         """What this handler uses of its broker."""

@@ -4,7 +4,7 @@ v1 controller and null for "all", v4 automatic creation, v5 offline replicas, v7
 epochs, v8 authorized operations (KIP-430), v10 topic ids, v12 look-up by id (KIP-516).
 
 The encoder is hand-written, and each topic's partitions are encoded once per image: a
-client that often asks for everything costs a copy. `node.departures` decides how
+client that often asks for everything costs a copy. `node.metadata.departures` decides how
 answers show brokers that have just died.
 """
 
@@ -16,10 +16,10 @@ from syncline.core.cluster.topic_names import Collisions, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, Topic
-from syncline.node.metadata_rows import INTERNAL, RowInSteps, TopicsInSteps
-from syncline.node.parts import made_in_steps
-from syncline.node.request import DECODED_AT_ONCE_BYTES
-from syncline.node.topic_creation import UNDER_WAY_MAX
+from syncline.node.loop.parts import made_in_steps
+from syncline.node.metadata.metadata_rows import INTERNAL, RowInSteps, TopicsInSteps
+from syncline.node.metadata.topic_creation import UNDER_WAY_MAX
+from syncline.node.serving.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
 from syncline.wire.metadata import (
     MetadataBroker,
@@ -31,8 +31,8 @@ from syncline.wire.metadata import (
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.describing import Describing
-    from syncline.node.request import Request, Steps
+    from syncline.node.metadata.describing import Describing
+    from syncline.node.serving.request import Request, Steps
 
     class Host(Protocol):
         """What this handler uses of its broker."""

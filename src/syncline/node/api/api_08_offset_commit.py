@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from syncline.core.groups.messages import CommitReply, CommitRequest, OffsetToCommit
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, Offset
-from syncline.node.parts import decide_parts, in_parts
+from syncline.node.loop.parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasClock, HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
+    from syncline.node.views.values import HasClock, HasImage
 
     class Host(HasClock, HasGroups, HasImage, Protocol):
         """What this handler uses of its broker."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from syncline.core.groups.records import CommittedOffset
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, Offset
-from syncline.node.parts import in_parts
+from syncline.node.loop.parts import in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.OFFSET_FETCH
 GROUPS_VERSION: Final = 8

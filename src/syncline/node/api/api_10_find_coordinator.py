@@ -18,9 +18,9 @@ from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
+    from syncline.node.views.values import HasImage
 
     class Host(HasGroups, HasImage, Protocol):
         """What this handler uses of its broker."""

@@ -16,8 +16,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.JOIN_GROUP
 MEMBER_ID_REQUIRED_VERSION: Final = 4

@@ -11,8 +11,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.HEARTBEAT
 

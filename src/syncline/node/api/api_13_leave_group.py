@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncline.core.groups.messages import LeaveReply, MemberIdentity
 from syncline.model.errors import ErrorCode
-from syncline.node.parts import decide_parts, in_parts, made_in_steps
+from syncline.node.loop.parts import decide_parts, in_parts, made_in_steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.LEAVE_GROUP
 MEMBERS_VERSION: Final = 3

@@ -13,8 +13,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.SYNC_GROUP
 PROTOCOL_VERSION: Final = 5

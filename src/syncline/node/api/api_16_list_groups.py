@@ -13,8 +13,8 @@ from syncline.model.errors import RequestError
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.LIST_GROUPS
 CLASSIC_TYPE: Final = "classic"

@@ -17,7 +17,7 @@ from syncline.wire.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
 
 KEY = ApiKey.API_VERSIONS
 

@@ -11,8 +11,8 @@ from syncline.node.controller.private_messages import decode_poll, encode_no_new
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import MayBeController
 
 KEY = ApiKey.METADATA_DELTAS
 

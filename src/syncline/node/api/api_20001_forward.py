@@ -16,14 +16,14 @@ from syncline.model.errors import ErrorCode
 from syncline.node.controller.admin import serve
 from syncline.node.controller.admin_requests import AdminRequest, Fields
 from syncline.node.controller.private_messages import decode_forward, encode_forward_error
-from syncline.node.request import DECODED_AT_ONCE_BYTES
+from syncline.node.serving.request import DECODED_AT_ONCE_BYTES
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_request_in_steps, encode_fields
 from syncline.wire.errors import DecodeError
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import MayBeController
 
 log = logging.getLogger("syncline.node")
 

@@ -1,22 +1,25 @@
 """Control (private key 20002), version 0, on the internal listener only.
 
-A verb with JSON fields from a tool on this machine; `node.control` has the format and the verbs.
+A verb with JSON fields from a tool on this machine; `node.control.verbs` has the format and the verbs.
 """
 
 from typing import TYPE_CHECKING, Protocol
 
-from syncline.node.control import ControlRefused, check_secret, encode_answer, parse_call, perform
+from syncline.node.control.verbs import ControlRefused, check_secret, encode_answer, parse_call, perform
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from syncline.node import control, journal, partition_status, replica_view
-    from syncline.node.control import Caller
+    from syncline.node.control import replica_view
+    from syncline.node.control import verbs as control
+    from syncline.node.control.verbs import Caller
     from syncline.node.faults import verbs
+    from syncline.node.hosting import partition_status
     from syncline.node.lag import verbs as lag_verbs
-    from syncline.node.part_views import RunsTasks
-    from syncline.node.request import Request
+    from syncline.node.observing import journal
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import RunsTasks
 
     class Host(
         Caller,

@@ -10,8 +10,8 @@ from syncline.wire.errors import DecodeError
 from syncline.wire.primitives import INT32
 
 if TYPE_CHECKING:
-    from syncline.node.observer import Observer
-    from syncline.node.request import Request
+    from syncline.node.observing.observer import Observer
+    from syncline.node.serving.request import Request
 
     class Host(Protocol):
         """What this handler uses of its broker."""

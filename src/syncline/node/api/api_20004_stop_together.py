@@ -12,8 +12,8 @@ from syncline.node.controller.private_messages import decode_stop, encode_error
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import MayBeController
 
 KEY = ApiKey.STOP_TOGETHER
 

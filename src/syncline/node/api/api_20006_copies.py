@@ -12,7 +12,7 @@ from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from syncline.node.hosting.replicas import HostedReplicas
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
 
     class Host(Protocol):
         """What this handler uses of its broker."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from syncline.model.ids import BrokerEpoch
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.part_views import HasPartitions, RunsTasks
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasBrokerId, HasClock, HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasPartitions, RunsTasks
+    from syncline.node.views.values import HasBrokerId, HasClock, HasImage
 
     class Host(HasBrokerId, HasClock, HasImage, HasPartitions, RunsTasks, Protocol):
         """What this handler uses of its broker."""

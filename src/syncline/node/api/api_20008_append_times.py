@@ -16,9 +16,9 @@ from syncline.node.replication.append_time_gaps import AskedRow, decode_request,
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.cluster_view import ClusterView
-    from syncline.node.partition import Partition
-    from syncline.node.request import Request
+    from syncline.node.metadata.cluster_view import ClusterView
+    from syncline.node.partitions.partition import Partition
+    from syncline.node.serving.request import Request
     from syncline.storage.arrivals.append_time_search import AppendTimesBetween
     from syncline.storage.arrivals.append_times import CopiedTime
 

@@ -11,7 +11,7 @@ from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
     class Host(Protocol):
         """What this handler uses of its broker."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, Offset, TopicPartition
-from syncline.node.gather import Gather
+from syncline.node.loop.gather import Gather
 from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.low_watermarks import LowWatermarks
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasImage
+    from syncline.node.partitions.low_watermarks import LowWatermarks
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasImage
 
     class Host(HasImage, HasPartitions, Protocol):
         """What this handler uses of its broker."""

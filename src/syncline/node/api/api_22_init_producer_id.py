@@ -15,9 +15,9 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import RunsTasks
-    from syncline.node.request import Request
-    from syncline.node.views import HasConfig
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import RunsTasks
+    from syncline.node.views.values import HasConfig
 
     class ProducerIds(Protocol):
         """Where producer ids come from."""

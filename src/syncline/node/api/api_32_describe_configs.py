@@ -30,9 +30,9 @@ from syncline.wire.api import ApiKey
 from syncline.wire.rows import SharedRows
 
 if TYPE_CHECKING:
-    from syncline.node.live_configs import LiveConfigs
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasBrokerId, HasImage
+    from syncline.node.metadata.live_configs import LiveConfigs
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.values import HasBrokerId, HasImage
 
     class Host(HasBrokerId, HasImage, Protocol):
         """What this handler uses of its broker."""

@@ -14,9 +14,9 @@ from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.hosting.replicas import HostedReplicas
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasImage
     from syncline.storage.log_directory import LogDirectory
 
     class Host(HasPartitions, HasImage, Protocol):

@@ -16,12 +16,12 @@ from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.counters import Counters
+    from syncline.node.counting.counters import Counters
     from syncline.node.hosting.replicas import HostedReplicas
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.partition import Partition
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasClock, HasImage
+    from syncline.node.partitions.partition import Partition
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasClock, HasImage
     from syncline.storage.log_directory import LogDirectory
 
     class Host(HasClock, HasImage, HasPartitions, Protocol):

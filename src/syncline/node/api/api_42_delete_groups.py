@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from syncline.core.groups.messages import DeleteReply
 from syncline.model.errors import ErrorCode
-from syncline.node.gather import Gather
-from syncline.node.parts import made_in_steps
+from syncline.node.loop.gather import Gather
+from syncline.node.loop.parts import made_in_steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
 
 KEY = ApiKey.DELETE_GROUPS
 

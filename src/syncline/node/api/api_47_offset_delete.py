@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
-from syncline.node.parts import decide_parts, in_parts
+from syncline.node.loop.parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import HasGroups
-    from syncline.node.request import Request, Steps
-    from syncline.node.views import HasImage
+    from syncline.node.serving.request import Request, Steps
+    from syncline.node.views.parts import HasGroups
+    from syncline.node.views.values import HasImage
 
     class Host(HasGroups, HasImage, Protocol):
         """What this handler uses of its broker."""

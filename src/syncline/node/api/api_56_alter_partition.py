@@ -17,8 +17,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import MayBeController
 
 KEY = ApiKey.ALTER_PARTITION
 

@@ -15,8 +15,8 @@ from syncline.wire.codec import response_type
 from syncline.wire.entities import build
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
-    from syncline.node.views import HasImage
+    from syncline.node.serving.request import Request
+    from syncline.node.views.values import HasImage
 
 KEY = ApiKey.DESCRIBE_CLUSTER
 

@@ -20,8 +20,8 @@ from syncline.wire.entities import build
 
 if TYPE_CHECKING:
     from syncline.node.controller.active import ActiveController
-    from syncline.node.part_views import MayBeController
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
+    from syncline.node.views.parts import MayBeController
 
 KEY = ApiKey.BROKER_HEARTBEAT
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from syncline.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
 KEYS: Final = (
     ApiKey.CREATE_TOPICS,

@@ -18,7 +18,7 @@ from syncline.model.events import Event
 from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.clock import Clock
 from syncline.node.controller.active import ActiveController
-from syncline.node.links import Links
+from syncline.node.links.links import Links
 
 log = logging.getLogger("syncline.controller")
 

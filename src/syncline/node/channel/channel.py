@@ -34,8 +34,8 @@ from syncline.node.channel.metadata_stream import MetadataStream, OnImage
 from syncline.node.channel.own_requests import OwnRequests
 from syncline.node.clock import Clock
 from syncline.node.controller.active import ActiveController
-from syncline.node.links import Links
-from syncline.node.request import Request
+from syncline.node.links.links import Links
+from syncline.node.serving.request import Request
 
 
 def _carry_on(_reason: str) -> None:

@@ -18,8 +18,8 @@ from syncline.model.errors import ErrorCode
 from syncline.node.channel.link import ControllerLink
 from syncline.node.clock import Clock
 from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
-from syncline.node.peer import PeerConnection
-from syncline.node.request import Request
+from syncline.node.links.peer import PeerConnection
+from syncline.node.serving.request import Request
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_request
 from syncline.wire.errors import DecodeError

@@ -13,8 +13,8 @@ from syncline.coordination.port import Holder
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId
 from syncline.node.channel.states import LINK, LinkEvent, LinkState, Machine
 from syncline.node.clock import Clock
-from syncline.node.links import Links, client_id_of
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.links import Links, client_id_of
+from syncline.node.links.peer import PeerConnection, PeerLost
 
 
 class ControllerLink:

@@ -28,7 +28,7 @@ from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.link import ControllerLink
 from syncline.node.channel.states import DEPARTURE, DepartureEvent, DepartureState, LinkState, Machine
 from syncline.node.controller.private_messages import decode_error, encode_stop
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import request_type
 from syncline.wire.entities import build

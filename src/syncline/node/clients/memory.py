@@ -1,8 +1,8 @@
 """Memory held for clients: one budget for all connections and groups of a broker.
 
 What counts: receive buffers and pieces of frames, answers that were not sent yet, answers that wait for their turn,
-produced bytes that wait for acknowledgement, long requests while they are served (`long_requests.py`), fetch sessions,
-and what group members told of themselves. The limit is `queued.max.request.bytes`.
+produced bytes that wait for acknowledgement, long requests while they are served (`serving/long_requests.py`), fetch
+sessions, and what group members told of themselves. The limit is `queued.max.request.bytes`.
 
     held > limit           connections that hold more than a small share of the limit are not read
     held <= 90 % of it     they are read again

@@ -48,7 +48,7 @@ from syncline.node.controller.private_messages import Poll, encode_no_news
 from syncline.node.controller.registrations import Registrations
 from syncline.node.controller.rounds import Rounds
 from syncline.node.controller.stop_together import StopAnswer, StopTogether
-from syncline.node.links import Links
+from syncline.node.links.links import Links
 
 log = logging.getLogger("syncline.controller")
 

@@ -16,7 +16,7 @@ from syncline.core.cluster.broker_sessions import BrokerSessions, Session
 from syncline.model.events import Event, Json
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock
-from syncline.node.episodes import Episodes
+from syncline.node.counting.episodes import Episodes
 
 # Beyond the heartbeat interval.
 GAP_MS: Final = 1_000

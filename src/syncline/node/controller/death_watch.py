@@ -21,8 +21,8 @@ from typing import Final
 
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import BrokerRecord
-from syncline.node.links import Links, client_id_of
-from syncline.node.peer import PeerConnection
+from syncline.node.links.links import Links, client_id_of
+from syncline.node.links.peer import PeerConnection
 
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 1.0

@@ -25,8 +25,8 @@ from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord, Topic
 from syncline.node.controller.active import ActiveController
 from syncline.node.controller.admin_requests import AdminRequest, Fields, Reply, decide_in_parts, is_over
-from syncline.node.parts import in_parts
-from syncline.node.request import Steps
+from syncline.node.loop.parts import in_parts
+from syncline.node.serving.request import Steps
 from syncline.wire.rows import Rows
 
 # Partitions of one decision: each costs some 50 microseconds here, and 200 at the broker that opens a log for it.

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from syncline.node.faults.names import LINK_CUT, LINK_CUT_ONE_WAY, LINK_DELAY
 from syncline.node.faults.rules import Rule
-from syncline.node.links import Links, broker_of
-from syncline.node.peer import CONNECT_TIMEOUT_S, PeerConnection
+from syncline.node.links.links import Links, broker_of
+from syncline.node.links.peer import CONNECT_TIMEOUT_S, PeerConnection
 from syncline.records.buffers import Buffer
 
 if TYPE_CHECKING:
-    from syncline.node.connection import Connection
-    from syncline.node.dispatch import Dispatcher
-    from syncline.node.request import Request
+    from syncline.node.serving.connection import Connection
+    from syncline.node.serving.dispatch import Dispatcher
+    from syncline.node.serving.request import Request
 
 BUFFER_BYTES: Final = 1 << 18
 

@@ -15,20 +15,20 @@ from syncline.core.fetching.session_cache import SessionCache
 from syncline.model.events import Fault
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults.disk import FaultyDisk
 from syncline.node.faults.links import LinkFaults
 from syncline.node.faults.requests import RequestFaults
 from syncline.node.faults.rules import CLEARED, SPENT, TIME_IS_OVER, Rule
 from syncline.node.faults.table import Place
-from syncline.node.links import Links
+from syncline.node.links.links import Links
+from syncline.node.metadata.cluster_view import ClusterView
 from syncline.storage.disk import Disk
 
 if TYPE_CHECKING:
-    from syncline.node.dispatch import Dispatcher
-    from syncline.node.journal import Journal
-    from syncline.node.request import Request
+    from syncline.node.observing.journal import Journal
+    from syncline.node.serving.dispatch import Dispatcher
+    from syncline.node.serving.request import Request
 
 # The number of faults that a broker keeps, including ended ones.
 LISTED_MAX: Final = 1_000

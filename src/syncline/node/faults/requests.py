@@ -21,11 +21,11 @@ from typing import Any, cast
 from uuid import UUID
 
 from syncline.core.fetching.session_cache import SessionCache
-from syncline.node.cluster_view import ClusterView
 from syncline.node.faults.error_replies import error_reply
 from syncline.node.faults.names import API_DISCONNECT, API_DROP_REPLY, API_ERROR, API_THROTTLE
 from syncline.node.faults.rules import Rule
-from syncline.node.request import Request
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.serving.request import Request
 from syncline.node.unix_sockets.sending import read_files
 from syncline.records.buffers import Buffer, Part
 from syncline.wire.api import ApiKey

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.faults.names import DISK_STUCK, MISS, READ
 from syncline.node.faults.table import (
     BROKER_KINDS,

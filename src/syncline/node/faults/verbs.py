@@ -1,4 +1,4 @@
-"""The control API's verbs about faults (`node.control`).
+"""The control API's verbs about faults (`node.control.verbs`).
 
 - `faults.add` begins one: {"id", "kind", ...}, see `rules`; it answers {"fault": {...}} once the fault takes effect.
 - `faults.list` answers {"faults": [...]}, including ended ones.
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.model.events import Fault
 from syncline.model.ids import NONE, BrokerId
-from syncline.node.control import Answer, ControlRefused, Fields
+from syncline.node.control.verbs import Answer, ControlRefused, Fields
 from syncline.node.faults.rules import TEXT_MAX
 
 if TYPE_CHECKING:
     from syncline.node.faults.on_demand import FaultsOnDemand
     from syncline.node.faults.registry import Faults
-    from syncline.node.journal import Journal
-    from syncline.node.views import HasBrokerId, HasClock, HasConfig
+    from syncline.node.observing.journal import Journal
+    from syncline.node.views.values import HasBrokerId, HasClock, HasConfig
 
     class Host(HasBrokerId, HasClock, HasConfig, Protocol):
         """What these verbs use of their broker."""

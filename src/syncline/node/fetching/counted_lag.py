@@ -11,7 +11,7 @@ from syncline.node.lag.fetch_lag import WAITING_MAX
 from syncline.records.buffers import FileRange
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
 
 # Position of the largest timestamp in a batch header.
 MAX_TIMESTAMP_POSITION: Final = 35

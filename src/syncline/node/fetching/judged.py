@@ -7,11 +7,11 @@ from syncline.core.fetching.delayed import must_answer_now
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.node.fetching.reader import PATIENT
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, Row
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.wire.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request
+    from syncline.node.serving.request import Request
 
 
 class Judged(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final
 
 from syncline.model.ids import TopicPartition
 from syncline.model.tables import shrink
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 
 KNOWN_MAX: Final = 1_024
 

@@ -7,8 +7,8 @@ at its first look, with the log end captured before the read.
 Woken fetches are collected and answered at the end of the callback that woke them, so that one produce request with
 several partitions costs one answer.
 
-Many partitions are looked at in steps (`node.stepping`), for consumers and followers alike: to the rest of this class,
-such a look is one more read that it waits for.
+Many partitions are looked at in steps (`node.serving.stepping`), for consumers and followers alike: to the rest of
+this class, such a look is one more read that it waits for.
 Source: KIP-74 (limits), KIP-227 (sessions), KIP-501 (slow reads).
 """
 
@@ -28,12 +28,12 @@ from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
-from syncline.node.partition import Partition
-from syncline.node.parts import in_parts
+from syncline.node.loop.parts import in_parts
+from syncline.node.partitions.partition import Partition
 from syncline.wire.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from syncline.node.request import Request, Steps
+    from syncline.node.serving.request import Request, Steps
 
 
 class FetchOperation:

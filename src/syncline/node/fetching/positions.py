@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from syncline.node.fetching.row import Row
 from syncline.node.lag.read_positions import ReadPositions
-from syncline.node.request import Request
+from syncline.node.serving.request import Request
 
 
 def note_positions(positions: ReadPositions, request: Request, rows: Iterable[Row], now_ms: int) -> None:

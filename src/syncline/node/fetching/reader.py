@@ -20,7 +20,7 @@ from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, TopicPa
 from syncline.node.fetching.row import Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.records.buffers import Buffer, FileRange, Part
 from syncline.storage.arrivals.append_time_search import AppendTimesBetween
 from syncline.storage.arrivals.append_times import ALL_UNKNOWN, CopiedTime

@@ -7,7 +7,7 @@ from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.records.buffers import Part
 from syncline.records.unread import Unread
 from syncline.storage.arrivals.append_times import CopiedTime

@@ -6,21 +6,21 @@ from typing import NamedTuple
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.counters import Counters
-from syncline.node.deadlines import Deadlines
-from syncline.node.disk_watch import DiskWatch
+from syncline.node.counting.counters import Counters
+from syncline.node.counting.disk_watch import DiskWatch
 from syncline.node.fetching.known_partitions import KnownPartitions
 from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
-from syncline.node.follower_watch import FollowerWatch
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.read_positions import ReadPositions
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.low_watermarks import LowWatermarks
-from syncline.node.outgoing import Outgoing
-from syncline.node.partition import Partition
-from syncline.node.slow_reads import SlowReads
+from syncline.node.loop.deadlines import Deadlines
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.observing.follower_watch import FollowerWatch
+from syncline.node.partitions.low_watermarks import LowWatermarks
+from syncline.node.partitions.partition import Partition
+from syncline.node.partitions.slow_reads import SlowReads
+from syncline.node.serving.outgoing import Outgoing
 
 
 class FetchServing(NamedTuple):

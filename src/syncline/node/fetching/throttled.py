@@ -27,7 +27,7 @@ from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.node.fetching.row import Row
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 # How many held partitions a look takes up when their quota has something left: more would hold the loop for nothing.

@@ -13,11 +13,11 @@ from syncline.model.ids import TopicPartition
 from syncline.model.metadata import MetadataImage
 from syncline.node.clients.memory import MemoryBudget
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.partition import Partition
-from syncline.node.tasks import Tasks
-from syncline.node.topic_creation import TopicCreation
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.metadata.topic_creation import TopicCreation
+from syncline.node.partitions.partition import Partition
 
 if TYPE_CHECKING:
     from syncline.node.groups.coordinator import GroupCoordinator

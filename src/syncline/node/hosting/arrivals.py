@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from syncline.model.ids import TopicPartition
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 
 # How long one callback hosts partitions, and how many at most; as many are hosted at once with their image.
 SLICE_MS: Final = 3

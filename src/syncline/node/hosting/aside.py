@@ -15,8 +15,8 @@ from functools import partial
 
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.partition import Partition
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory

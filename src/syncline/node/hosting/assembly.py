@@ -15,17 +15,17 @@ from syncline.node.hosting.partition_journal import PartitionJournal
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.scrubber import Scrubber
-from syncline.node.isr_ticks import IsrTicks
-from syncline.node.low_watermarks import LowWatermarks
-from syncline.node.observer import Observer
-from syncline.node.partition import PartitionSurroundings
+from syncline.node.observing.observer import Observer
+from syncline.node.observing.reporting import Reporting
+from syncline.node.partitions.isr_ticks import IsrTicks
+from syncline.node.partitions.low_watermarks import LowWatermarks
+from syncline.node.partitions.partition import PartitionSurroundings
+from syncline.node.partitions.slow_reads import SlowReads
 from syncline.node.probe import Probe
 from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.fetchers import Fetchers
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
-from syncline.node.reporting import Reporting
-from syncline.node.slow_reads import SlowReads
 from syncline.node.throttle.moves import MetadataMoves
 from syncline.node.throttle.throttles import ReplicationThrottles
 

@@ -15,8 +15,8 @@ from typing import Final
 from syncline.model.errors import RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.partition import Partition
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.doubts import Doubt
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError

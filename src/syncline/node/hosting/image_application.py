@@ -23,19 +23,19 @@ from syncline.model.metadata import BrokerRecord, MetadataImage, ResourceType, T
 from syncline.model.metadata_delta import MetadataDelta, difference, touched_count
 from syncline.model.topic_config import TopicConfig
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.departures import Departures
 from syncline.node.hosting.arrivals import PARTITIONS_PER_SLICE, ArrivingPartitions
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.postponed import PostponedPartitions
 from syncline.node.hosting.replicas import HostedReplicas
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.low_watermarks import LowWatermarks
-from syncline.node.metadata_rows import MetadataRows
-from syncline.node.partition import Partition
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.departures import Departures
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.metadata.metadata_rows import MetadataRows
+from syncline.node.partitions.low_watermarks import LowWatermarks
+from syncline.node.partitions.partition import Partition
+from syncline.node.partitions.slow_reads import SlowReads
 from syncline.node.replication.fetchers import Fetchers
-from syncline.node.slow_reads import SlowReads
 from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.storage.errors import StorageError, refusal_of
 

@@ -11,8 +11,8 @@ from syncline.core.replication.effects import IsrAnswer, IsrChange, ProposeIsr
 from syncline.model.errors import ErrorCode
 from syncline.node.clock import Clock
 from syncline.node.hosting.partition_journal import PartitionJournal
-from syncline.node.observer import Observer
-from syncline.node.partition import Partition
+from syncline.node.observing.observer import Observer
+from syncline.node.partitions.partition import Partition
 
 
 class TakesProposals(Protocol):

@@ -17,14 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncline.model.ids import BrokerId, Offset, TopicPartition
-from syncline.node.cluster_view import ClusterView
 from syncline.node.hosting.copies import CopyRequest, find_copies
 from syncline.node.hosting.offline_logs import OfflineLogs
-from syncline.node.links import Links, client_id_of
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.log_settings import log_settings
-from syncline.node.peer import PeerLost
-from syncline.node.tasks import Tasks
+from syncline.node.links.links import Links, client_id_of
+from syncline.node.links.peer import PeerLost
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.log_settings import log_settings
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory

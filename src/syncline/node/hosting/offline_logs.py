@@ -19,9 +19,9 @@ from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.model.impairments import damaged_id
 from syncline.model.metadata import PartitionRecord, directory_id
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.episodes import Episodes
+from syncline.node.counting.episodes import Episodes
 from syncline.node.hosting.aside import AsideCopies
+from syncline.node.metadata.cluster_view import ClusterView
 from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 

@@ -21,11 +21,11 @@ from syncline.model import events
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.counters import Counters
-from syncline.node.disk_watch import DiskWatch
-from syncline.node.follower_watch import FollowerWatch
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.partition import Partition
+from syncline.node.counting.counters import Counters
+from syncline.node.counting.disk_watch import DiskWatch
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.observing.follower_watch import FollowerWatch
+from syncline.node.partitions.partition import Partition
 
 log = logging.getLogger("syncline.node")
 

@@ -26,7 +26,7 @@ from syncline.model.events import Json
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.impairments import Refusal, refusal_id
 from syncline.node.clock import Clock
-from syncline.node.episodes import Episodes
+from syncline.node.counting.episodes import Episodes
 from syncline.storage.disk import Disk
 from syncline.storage.errors import refusal_of
 

@@ -11,20 +11,20 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, OFFSETS_TOPIC, BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.model.tables import shrink
-from syncline.node.cluster_view import ClusterView
-from syncline.node.counters import Counters
-from syncline.node.disk_watch import DiskWatch
+from syncline.node.counting.counters import Counters
+from syncline.node.counting.disk_watch import DiskWatch
 from syncline.node.hosting.doubted_logs import DoubtedLogs
 from syncline.node.hosting.mender import Mender
 from syncline.node.hosting.offline_logs import OfflineLogs
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.scrubber import Scrubber
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.log_settings import log_settings
-from syncline.node.low_watermarks import LowWatermarks
-from syncline.node.partition import Partition, PartitionSurroundings
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.log_settings import log_settings
+from syncline.node.partitions.low_watermarks import LowWatermarks
+from syncline.node.partitions.partition import Partition, PartitionSurroundings
+from syncline.node.partitions.slow_reads import SlowReads
 from syncline.node.replication.fetchers import Fetchers
-from syncline.node.slow_reads import SlowReads
 from syncline.storage.errors import StorageError, refusal_of
 from syncline.storage.log_directory import LogDirectory
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Protocol
 from syncline.model.events import Json
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.disk_watch import DiskWatch
-from syncline.node.episodes import Episodes
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.partition import Partition
+from syncline.node.counting.disk_watch import DiskWatch
+from syncline.node.counting.episodes import Episodes
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.storage.log import PartitionLog
 from syncline.storage.recovery.scrub import Checked, FoundDamage, Pace, ScrubQueue, SegmentCheck, check_some

@@ -21,7 +21,7 @@ from syncline.node.lag.members import members_of
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.views import HasBrokerId
+    from syncline.node.views.values import HasBrokerId
 
     class Host(HasBrokerId, Protocol):
         """What this verb uses of its broker."""

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag import PartitionEnds
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.lag.group_rows import GroupRows
 from syncline.node.lag.leaders import Answers, Leaders
@@ -28,8 +27,9 @@ from syncline.node.lag.row_messages import (
     decode_answer,
     encode_request,
 )
-from syncline.node.partition import Partition
-from syncline.node.peer import PeerLost
+from syncline.node.links.peer import PeerLost
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.wire.api import ApiKey
 

@@ -26,14 +26,14 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, Finding, GroupVerdict, LagRow, OffsetPlace, PartitionEnds, PartitionVerdict
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.lag.group_readers import assignments_of, fetching_members
 from syncline.node.lag.leaders import AnsweredEnds, Answers, Leaders
 from syncline.node.lag.members import DescribesGroups, Members, Rebalances, members_of
 from syncline.node.lag.read_positions import ReaderPosition
-from syncline.node.live_configs import LiveConfigs
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
 
 # Rows that are looked at before the loop is freed: a millisecond or two.
 ROWS_PER_TURN: Final = 200

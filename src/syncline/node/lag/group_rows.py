@@ -23,7 +23,7 @@ from syncline.node.lag.row_messages import (
     RowsRequest,
     encode_answer,
 )
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 
 # A page ends with the group that reaches this: about 40 KiB.
 PAGE_ROWS: Final = 2_000

@@ -13,7 +13,6 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, BrokerId, Offset, TopicPartition
 from syncline.model.lag import OffsetPlace, PartitionEnds
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.answering import (
     Measured,
     MeasuredPartition,
@@ -33,7 +32,8 @@ from syncline.node.lag.messages import (
 )
 from syncline.node.lag.peers import READ_PER_TURN, LagPeers
 from syncline.node.lag.read_positions import ReaderPosition, ReadPositions
-from syncline.node.peer import PeerLost
+from syncline.node.links.peer import PeerLost
+from syncline.node.metadata.cluster_view import ClusterView
 from syncline.storage.disk import Disk
 
 Questions = Mapping[TopicPartition, Collection[Offset]]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.read_positions import SWEEP_MS, ReadPositions
-from syncline.node.links import Links
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.partition import Partition
-from syncline.node.tasks import Tasks
+from syncline.node.links.links import Links
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 
 if TYPE_CHECKING:

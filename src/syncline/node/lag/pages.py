@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 
 # Rows of one answer: writing them takes some milliseconds.
 PAGE_MAX: Final = 500

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.cluster_groups import ClusterGroups
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
@@ -19,9 +18,10 @@ from syncline.node.lag.peers import LagPeers
 from syncline.node.lag.read_positions import ReadPositions
 from syncline.node.lag.standings import Standings
 from syncline.node.lag.survey import Surveys
-from syncline.node.links import Links
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.partition import Partition
+from syncline.node.links.links import Links
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 
 

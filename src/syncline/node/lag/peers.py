@@ -10,10 +10,10 @@ from typing import Final, TypeVar
 
 from syncline.model.ids import BrokerId
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.messages import LagAnswer, LagRequest, decode_answer, encode_request
-from syncline.node.links import Links, client_id_of
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.links import Links, client_id_of
+from syncline.node.links.peer import PeerConnection, PeerLost
+from syncline.node.metadata.cluster_view import ClusterView
 from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
 

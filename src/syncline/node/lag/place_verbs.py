@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, OffsetPlace, PartitionEnds
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.lag.answering import answer_partition, completed
 from syncline.node.lag.messages import STEP_OFFSETS_MAX, AskedPartition
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.views import HasBrokerId, HasClock
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasBrokerId, HasClock
 
     class Host(HasBrokerId, HasClock, HasPartitions, Protocol):
         """What this verb uses of its broker."""

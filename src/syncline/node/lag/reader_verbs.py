@@ -20,9 +20,9 @@ from syncline.node.lag.read_positions import ReaderPosition
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.part_views import HasPartitions
-    from syncline.node.partition import Partition
-    from syncline.node.views import HasBrokerId, HasClock
+    from syncline.node.partitions.partition import Partition
+    from syncline.node.views.parts import HasPartitions
+    from syncline.node.views.values import HasBrokerId, HasClock
 
     class Host(HasBrokerId, HasClock, HasPartitions, Protocol):
         """What this verb uses of its broker."""

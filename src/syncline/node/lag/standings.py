@@ -18,7 +18,7 @@ from syncline.model.lag import GroupStatus
 from syncline.node.clock import Clock
 from syncline.node.lag.leaders import PATIENCE_MS
 from syncline.node.lag.survey import Survey, SurveyedRow, Surveys
-from syncline.node.live_configs import LiveConfigs
+from syncline.node.metadata.live_configs import LiveConfigs
 
 # A row that is judged takes ten times as long as one that is only computed.
 _JUDGED_PER_TURN = 30

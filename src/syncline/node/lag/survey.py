@@ -20,10 +20,10 @@ from syncline.core.lag.commit_slab import CommitSlab, KeptPlace, NewestCommit
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import OffsetPlace, PartitionEnds
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds, SeenEnds
 from syncline.node.lag.leaders import Answers, Leaders
+from syncline.node.metadata.cluster_view import ClusterView
 
 _make: Final = tuple.__new__
 # Rows that are computed before the loop is freed, a millisecond or two.

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from syncline.core.lag.rows import totals
 from syncline.model.errors import ErrorCode
 from syncline.model.lag import Finding, GroupVerdict, PartitionVerdict
-from syncline.node.control import ControlRefused
+from syncline.node.control.verbs import ControlRefused
 from syncline.node.lag.group_lag import MeasuredGroup, MeasuredRow
 from syncline.node.lag.pages import next_page, page_of
 
 if TYPE_CHECKING:
     from syncline.node.lag.on_demand import LagOnDemand
-    from syncline.node.views import HasBrokerId
+    from syncline.node.views.values import HasBrokerId
 
     class Host(HasBrokerId, Protocol):
         """What these verbs use of their broker."""

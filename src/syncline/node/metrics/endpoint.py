@@ -31,7 +31,7 @@ import h11
 from syncline.node.metrics.host_check import named_hosts, names_this_machine
 
 if TYPE_CHECKING:
-    from syncline.node.live_configs import LiveConfigs
+    from syncline.node.metadata.live_configs import LiveConfigs
     from syncline.node.metrics.compatible.pages import CompatiblePages
     from syncline.node.metrics.scrape import ProcessFigures, Scraper
     from syncline.node.metrics.scraped import ScrapedBroker

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from syncline.core.lag.buckets import Weighted
-from syncline.node.counters import Histogram
+from syncline.node.counting.counters import Histogram
 from syncline.node.lag.fetch_lag import Cell, FetchLag
 from syncline.node.metrics import lag_table, table
 from syncline.node.metrics.table import Family

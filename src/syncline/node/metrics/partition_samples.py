@@ -15,7 +15,7 @@ from syncline.node.metrics.text import Page, labels_text
 
 if TYPE_CHECKING:
     from syncline.core.replication.leader import LeaderPartition
-    from syncline.node.partition import Partition
+    from syncline.node.partitions.partition import Partition
     from syncline.storage.log import PartitionLog
 
 FETCHER_THREAD = "ReplicaFetcherThread-0-"

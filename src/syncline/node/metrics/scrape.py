@@ -17,14 +17,14 @@ from syncline.core.replication.effects import SkipReason
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
 from syncline.model.metadata import BrokerRecord, MetadataImage
-from syncline.node.counters import TopicCounters
+from syncline.node.counting.counters import TopicCounters
 from syncline.node.fetching.operation import FetchOperation
 from syncline.node.metrics import table
 from syncline.node.metrics.fetch_samples import FetchSamples
 from syncline.node.metrics.group_samples import GroupSamples
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, Inflows, PartitionSamples
 from syncline.node.metrics.text import Page, collected
-from syncline.node.pending_produce import PendingProduce
+from syncline.node.producing.pending_produce import PendingProduce
 from syncline.records.validate import Fault
 from syncline.wire.api import ApiKey
 

@@ -5,16 +5,16 @@ from typing import Protocol
 
 from syncline.model.ids import BrokerEpoch
 from syncline.node.clients.clients import Clients
-from syncline.node.connection import Connection
-from syncline.node.counters import Counters
+from syncline.node.counting.counters import Counters
 from syncline.node.faults.on_demand import FaultsOnDemand
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.lag.on_demand import LagOnDemand
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.part_views import HasPartitions, MayBeController, RunsTasks
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.serving.connection import Connection
 from syncline.node.throttle.throttles import ReplicationThrottles
-from syncline.node.views import HasBrokerId, HasClock, HasConfig, HasImage
+from syncline.node.views.parts import HasPartitions, MayBeController, RunsTasks
+from syncline.node.views.values import HasBrokerId, HasClock, HasConfig, HasImage
 from syncline.storage.log_directory import LogDirectory
 
 

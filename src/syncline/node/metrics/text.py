@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from syncline.node.counters import Histogram
+from syncline.node.counting.counters import Histogram
 from syncline.node.metrics.families import FAMILIES
 from syncline.node.metrics.table import Family
 

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.replication.leader_questions import Key
 from syncline.records.buffers import Buffer
 from syncline.wire.fetch_response import FetchedPartition, FetchedRows

@@ -18,10 +18,10 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from syncline.node.partition import Partition
-from syncline.node.peer import PeerLost
+from syncline.node.links.peer import PeerLost
+from syncline.node.loop.tasks import Tasks
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_questions import Key
-from syncline.node.tasks import Tasks
 from syncline.records.buffers import Buffer
 from syncline.storage.arrivals.append_times import CopiedTime, Entry
 from syncline.storage.lag.log_times import Missing

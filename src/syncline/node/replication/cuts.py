@@ -20,8 +20,8 @@ from typing import Final
 
 from syncline.model.ids import NONE, Offset, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.disk_watch import NOTABLE_MS, DiskWatch
-from syncline.node.partition import Partition
+from syncline.node.counting.disk_watch import NOTABLE_MS, DiskWatch
+from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError, is_refusal
 from syncline.storage.removal.cutting import CutPlan, CutSearch

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from syncline.model.ids import TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.episodes import Episodes
+from syncline.node.counting.episodes import Episodes
 from syncline.records.buffers import Buffer
 from syncline.wire.errors import DecodeError
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from syncline.core.throttle.quota import HeldBack
 from syncline.model.ids import TopicPartition
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.replication.surroundings import FetcherSurroundings
 

@@ -18,8 +18,8 @@ from syncline.core.replication.follower import (
     TruncateLog,
 )
 from syncline.model.ids import Offset
-from syncline.node.disk_watch import NOTABLE_MS
-from syncline.node.partition import Partition
+from syncline.node.counting.disk_watch import NOTABLE_MS
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.append_time_gaps import AppendTimeGaps, Ask
 from syncline.node.replication.cuts import Cut
 from syncline.node.replication.doubts import Doubt, RefusedRecords

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from syncline.model.events import Json
-from syncline.node.links import client_id_of
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.links import client_id_of
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.node.replication.doubts import Doubt
 from syncline.node.replication.surroundings import FetcherSurroundings
 from syncline.records.buffers import Buffer

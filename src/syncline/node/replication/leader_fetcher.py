@@ -32,8 +32,8 @@ from syncline.model.errors import ErrorCode
 from syncline.model.events import Json
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.model.tables import shrink
-from syncline.node.partition import Partition
-from syncline.node.peer import PeerLost
+from syncline.node.links.peer import PeerLost
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.answered_rows import FEW_ROWS, AnsweredRows, ParsedRows, RowsToRead
 from syncline.node.replication.followed_logs import FollowedLogs, resume_at_log_ends
 from syncline.node.replication.leader_connection import LeaderConnection

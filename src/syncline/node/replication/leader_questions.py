@@ -11,7 +11,7 @@ from syncline.core.replication.follower import EpochQuestion, FetchAsk
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, request_type
 from syncline.wire.entities import build

@@ -7,17 +7,17 @@ from typing import NamedTuple, Protocol
 from syncline.core.replication.evidence import Evidence
 from syncline.model.ids import BrokerEpoch, BrokerId, Offset
 from syncline.node.clock import Clock
-from syncline.node.cluster_view import ClusterView
-from syncline.node.counters import Counters
-from syncline.node.departures import Departures
-from syncline.node.links import Links
-from syncline.node.live_configs import LiveConfigs
-from syncline.node.loop_holds import LoopHolds
-from syncline.node.observer import Observer
-from syncline.node.partition import HearsOfRefusals, Partition
+from syncline.node.counting.counters import Counters
+from syncline.node.links.links import Links
+from syncline.node.loop.loop_holds import LoopHolds
+from syncline.node.loop.tasks import Tasks
+from syncline.node.metadata.cluster_view import ClusterView
+from syncline.node.metadata.departures import Departures
+from syncline.node.metadata.live_configs import LiveConfigs
+from syncline.node.observing.observer import Observer
+from syncline.node.partitions.partition import HearsOfRefusals, Partition
 from syncline.node.replication.cuts import Cuts
 from syncline.node.replication.throttled import FollowerThrottle
-from syncline.node.tasks import Tasks
 
 
 class KnowsRegistration(Protocol):

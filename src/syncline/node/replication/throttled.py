@@ -25,7 +25,7 @@ from syncline.core.throttle.shares import partition_share
 from syncline.core.throttle.turns import Turns
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import PartitionRecord
-from syncline.node.partition import Partition
+from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_questions import Key
 
 Quotas = tuple[Quota, ...]

@@ -27,7 +27,7 @@ from syncline.model.metadata import MetadataImage, ResourceType
 from syncline.model.metadata_delta import MetadataDelta
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED, TopicConfig
 from syncline.node.clock import Clock
-from syncline.node.loop_holds import LoopHolds
+from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.throttle.journal import ThrottleJournal
 from syncline.node.throttle.moves import KnowsMoves, Moving
 from syncline.node.throttle.role import RoleThrottle

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
-from syncline.node.peer import PeerConnection, PeerLost
+from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.records.builder import BatchBuilder
 from syncline.virtual.clock import EPOCH_MS
 from syncline.virtual.cluster import CLIENT_PORT, VirtualCluster

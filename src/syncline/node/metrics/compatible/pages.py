@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from syncline.node.lag.on_demand import LagOnDemand
-from syncline.node.live_configs import LiveConfigs
+from syncline.node.metadata.live_configs import LiveConfigs
 from syncline.node.metrics.compatible import kafka_exporter, kafka_lag_exporter, kminion
 from syncline.node.metrics.compatible.kafka_lag_exporter import KafkaLagExporter
 from syncline.node.metrics.text import Page, collected
-from syncline.node.views import HasClock, HasConfig, HasImage
+from syncline.node.views.values import HasClock, HasConfig, HasImage
 
 KAFKA_EXPORTER: Final = "kafka_exporter"
 KMINION: Final = "kminion"

@@ -1,0 +1,1 @@
+"""Requests to one broker outside Kafka's protocol, for tools on its machine."""

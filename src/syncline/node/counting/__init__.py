@@ -1,0 +1,1 @@
+"""What happened so far: counters, how long acknowledgements take, and when a disk was slow."""

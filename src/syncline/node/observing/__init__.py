@@ -1,0 +1,1 @@
+"""What this broker journals, and what it observes of itself and of others."""

@@ -1,0 +1,1 @@
+"""The partitions that this broker hosts, and what looks at all of them."""

@@ -1,0 +1,1 @@
+"""Produce requests until their answer."""

@@ -1,0 +1,1 @@
+"""What modules of the node use of a broker, as protocols."""
