@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from syncline.cli.lag import groups_of
+from syncline.cli.lag.command import groups_of
 from syncline.local.control import controls
 from tests.burrow.groups import BEHAVIOURS, Ends, Group
 from tests.burrow.replay import Replay

@@ -17,7 +17,7 @@ from tests.patience import until
 with warnings.catch_warnings():
     # typer uses what click is about to drop.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli.client_probe import PER_S, TOPIC_PREFIX, Probe
+    from syncline.cli.reassign.client_probe import PER_S, TOPIC_PREFIX, Probe
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +47,7 @@ def test_probe_measures_at_its_rate_and_removes_its_topic(three_brokers: LocalCl
 def test_topic_of_a_killed_command_is_removed(three_brokers: LocalCluster, admin: AdminClient) -> None:
     """Its probe notices that nobody asks any more; that of another command goes on."""
     first = subprocess.Popen(
-        [sys.executable, "-m", "syncline.cli.client_probe", three_brokers.bootstrap, "3"],
+        [sys.executable, "-m", "syncline.cli.reassign.client_probe", three_brokers.bootstrap, "3"],
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -15,7 +15,9 @@ from tests.cli.test_lag import cells
 with warnings.catch_warnings():
     # typer uses what click is about to drop.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import groups, lag_kafka, reset_effects
+    from syncline.cli import groups
+    from syncline.cli.lag import kafka_api as lag_kafka
+    from syncline.cli.lag import reset_effects
 
 AT = ("-b", "h:1")
 Serve = Callable[[KafkaAdmin], KafkaAdmin]

@@ -11,8 +11,8 @@ from syncline.local.control import ControlError
 with warnings.catch_warnings():
     # typer uses what click is about to drop.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import reset_effects
-    from syncline.cli.reset_effects import Effect, by_brokers
+    from syncline.cli.lag import reset_effects
+    from syncline.cli.lag.reset_effects import Effect, by_brokers
 
 ENDS = {
     "at_ms": 90_000,

@@ -16,7 +16,9 @@ from tests.cluster import ROOT
 with warnings.catch_warnings():
     # typer uses what click is about to drop.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import cache, groups, lag_kafka, reset_effects, screen
+    from syncline.cli import cache, groups, screen
+    from syncline.cli.lag import kafka_api as lag_kafka
+    from syncline.cli.lag import reset_effects
     from tests.lag_report.readings import GB, TAIL, answer
     from tests.lag_report.readings import reader as cache_reader
 
@@ -154,7 +156,17 @@ def test_cache_shows_long_readers_in_a_table_that_can_be_read(capsys: pytest.Cap
     assert LONG in capsys.readouterr().out
 
 
-NAMING = ("lag", "lag_readers", "groups", "reset_effects", "cache", "topics", "why", "isr", "throttle")
+NAMING = (
+    "lag/command",
+    "lag/readers",
+    "groups",
+    "lag/reset_effects",
+    "cache",
+    "topics",
+    "why",
+    "isr",
+    "reassign/throttle",
+)
 
 
 @pytest.mark.parametrize("module", NAMING)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.reassign import sentences
+from syncline.cli.reassign.command import sentences
 from syncline.cli.screen import say
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
 from syncline.cli.text_files import check_place, named, write_text

@@ -16,22 +16,22 @@ from syncline.cli import (
     cluster,
     configs,
     consume,
-    demo,
     fault,
     groups,
     isr,
     lab,
-    lag,
     pipeline,
     produce,
-    reassign,
-    reassign_plan,
-    reassign_report,
-    reassign_status,
-    throttle,
     topics,
     why,
 )
+from syncline.cli.demo import command as demo
+from syncline.cli.lag import command as lag
+from syncline.cli.reassign import command as reassign
+from syncline.cli.reassign import plan as reassign_plan
+from syncline.cli.reassign import report as reassign_report
+from syncline.cli.reassign import status as reassign_status
+from syncline.cli.reassign import throttle
 from syncline.model.compiled import is_compiled
 
 app = typer.Typer(

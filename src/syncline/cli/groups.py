@@ -122,7 +122,7 @@ def reset_offsets(
 
     Without --execute, it shows what the group would read again or skip: records, bytes, and seconds between appends.
     """
-    from syncline.cli import reset_effects
+    from syncline.cli.lag import reset_effects
     from syncline.local.control import controls
 
     if dry_run and execute:

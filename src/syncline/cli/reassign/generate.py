@@ -6,7 +6,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import NamedTuple
 
-from syncline.cli.reassign_execute import current_plan
+from syncline.cli.reassign.execute import current_plan
 from syncline.cli.target import counted
 from syncline.cli.text_files import named, write_text
 from syncline.local.layout import LocalClusterError

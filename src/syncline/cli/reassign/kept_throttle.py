@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import Throttle, change, put_back_rates
+from syncline.cli.reassign.move_requests import Throttle, change, put_back_rates
+from syncline.cli.reassign.throttle_configs import read_throttles
 from syncline.cli.signals import undisturbed
-from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
 from syncline.reassign.amounts import at_rate

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import TWO_GOALS, Goal, Throttle, change, move_log_dirs, start
-from syncline.cli.throttle_configs import set_rates
+from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers, require_partitions
+from syncline.cli.reassign.move_requests import TWO_GOALS, Goal, Throttle, change, move_log_dirs, start
+from syncline.cli.reassign.throttle_configs import set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
@@ -109,7 +109,7 @@ def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_jso
         return 0
     if not wished.is_controlled:
         return _perform(cluster, state, wished, directories, Throttle(wished.throttle_bytes_per_s), as_json=as_json)[0]
-    from syncline.cli.reassign_steer import Steering
+    from syncline.cli.reassign.steer import Steering
 
     with Steering(cluster, bootstrap, as_json=as_json) as steering:
         throttle = steering.prepared(state, wished.targets, wished.goal, wished.throttle_bytes_per_s)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from syncline.cli.client_probe import ANSWERS_MIN, Probe
+from syncline.cli.reassign.client_probe import ANSWERS_MIN, Probe
 from syncline.reassign.control import Pace, Passing, Range, for_deadline
 from syncline.reassign.formulas import Load, Part
 from syncline.reassign.impact import Baseline, Impact, percentile_99

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct, error_text, refuse_errors
+from syncline.cli.reassign.cluster_reading import read_cluster
+from syncline.cli.reassign.throttle_configs import read_throttles, set_lists, set_rates
 from syncline.cli.signals import undisturbed
-from syncline.cli.throttle_configs import read_throttles, set_lists, set_rates
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, TopicPartition

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
-from syncline.cli.client_probe import Probe
-from syncline.cli.cluster_reading import read_cluster, read_ended
 from syncline.cli.direct import Direct
-from syncline.cli.kept_throttle import kept_throttle
-from syncline.cli.move_requests import Goal, Throttle, change, release
-from syncline.cli.reassign_goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
-from syncline.cli.throttle_configs import read_throttles
+from syncline.cli.reassign.client_probe import Probe
+from syncline.cli.reassign.cluster_reading import read_cluster, read_ended
+from syncline.cli.reassign.goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
+from syncline.cli.reassign.kept_throttle import kept_throttle
+from syncline.cli.reassign.move_requests import Goal, Throttle, change, release
+from syncline.cli.reassign.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import at_rate, size_words, span_words

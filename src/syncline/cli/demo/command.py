@@ -50,8 +50,8 @@ def demo(
     _check_parts()
     if not output.absolute().parent.is_dir():
         raise LocalClusterError(f"cannot write {output}: there is no directory {output.absolute().parent}.")
-    from syncline.cli.demo_run import BROKERS, DemoRun
-    from syncline.cli.spark_job import quiet_spark, with_jvm
+    from syncline.cli.demo.run import BROKERS, DemoRun
+    from syncline.cli.demo.spark_job import quiet_spark, with_jvm
     from syncline.pipeline.jobs import flights_report
 
     interruptible()

@@ -86,9 +86,9 @@ def generate(
     Without --minimal the proposal ignores where replicas are, as that of Kafka's tool does, and moves nearly
     everything.
     """
-    from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.reassign_generate import print_proposal, propose
+    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.generate import print_proposal, propose
     from syncline.reassign.plan_file import parse_brokers, parse_topics
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
@@ -145,7 +145,7 @@ def execute(
     if it is interrupted, `reassign resume` goes on.
     """
     from syncline.cli.direct import Direct
-    from syncline.cli.reassign_execute import Wishes, run
+    from syncline.cli.reassign.execute import Wishes, run
     from syncline.cli.signals import interrupts
 
     with interrupts(), sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
@@ -180,9 +180,9 @@ def verify(
     As Kafka's tool does, this removes throttle configurations once nothing moves in the cluster. In a Syncline
     cluster throttles end with their moves, so there is nothing to remove, and limits that somebody set stay.
     """
-    from syncline.cli.cluster_reading import read_ended
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import clear
+    from syncline.cli.reassign.cluster_reading import read_ended
+    from syncline.cli.reassign.throttle_configs import clear
     from syncline.reassign import texts
     from syncline.reassign.log_dir_states import report, wishes
     from syncline.reassign.plan_file import parse_plan
@@ -229,11 +229,11 @@ def cancel(
 
     The throttle of what still moves stays; Kafka's tool removes it.
     """
-    from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.move_requests import cancel as cancel_moves
-    from syncline.cli.move_requests import move_log_dirs, still_limited
-    from syncline.cli.throttle_configs import clear
+    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.move_requests import cancel as cancel_moves
+    from syncline.cli.reassign.move_requests import move_log_dirs, still_limited
+    from syncline.cli.reassign.throttle_configs import clear
     from syncline.reassign import texts
     from syncline.reassign.log_dir_states import wishes
     from syncline.reassign.plan_file import parse_plan
@@ -274,8 +274,8 @@ def list_moves(
     bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
     """List partitions that move: all replicas, those that are added and those that are removed."""
-    from syncline.cli.cluster_reading import read_moves
     from syncline.cli.direct import Direct
+    from syncline.cli.reassign.cluster_reading import read_moves
     from syncline.reassign import texts
 
     with Direct(bootstrap_of(bootstrap, data)) as cluster:

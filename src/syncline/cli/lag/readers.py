@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncline.cli.lag_answers import UNKNOWN, duration, number, pages_of
+from syncline.cli.lag.answers import UNKNOWN, duration, number, pages_of
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import counted, nobody_answers
 from syncline.core.lag.readers import MemberAssignment, ReaderKey, attribute

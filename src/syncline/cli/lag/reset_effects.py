@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from syncline.cli.lag_answers import ASK_S, UNKNOWN, number
-from syncline.cli.lag_kafka import newest_times, times_at_commits
+from syncline.cli.lag.answers import ASK_S, UNKNOWN, number
+from syncline.cli.lag.kafka_api import newest_times, times_at_commits
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import counted, offsets
 from syncline.model.errors import ErrorCode

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from syncline.cli.lag_answers import UNKNOWN, duration, number, pages_of, seconds
+from syncline.cli.lag.answers import UNKNOWN, duration, number, pages_of, seconds
 from syncline.cli.screen import begin_again, print_table, say, say_paragraphs
 from syncline.cli.target import (
     DEFAULT_DIRECTORY,
@@ -125,7 +125,7 @@ def _measured(group: str | None, bootstrap: str | None, data: Any, end: End, *, 
 
 
 def _readers(bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
-    from syncline.cli.lag_readers import readers_of, show_readers
+    from syncline.cli.lag.readers import readers_of, show_readers
     from syncline.local.control import controls
 
     if bootstrap is not None:
@@ -149,7 +149,7 @@ def _parse(words: list[str]) -> tuple[str | None, bool]:
 
 
 def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
-    from syncline.cli.lag_explain import paragraphs
+    from syncline.cli.lag.explain import paragraphs
 
     if bootstrap is not None:
         raise LocalClusterError(
@@ -165,7 +165,7 @@ def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> 
 def _ask(group: str | None, bootstrap: str | None, data: Any) -> dict[str, Any]:
     """Return all groups or one; raises `LocalClusterError` if the one is unknown, or nobody answers."""
     if bootstrap is not None:
-        from syncline.cli.lag_kafka import ask_group, ask_groups
+        from syncline.cli.lag.kafka_api import ask_group, ask_groups
 
         return ask_groups(bootstrap) if group is None else ask_group(bootstrap, group)
     from syncline.local.control import controls

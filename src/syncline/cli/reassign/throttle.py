@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.reassign import BootstrapServerOption, DryRunOption, sentences
+from syncline.cli.reassign.command import BootstrapServerOption, DryRunOption, sentences
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
 from syncline.local.layout import LocalClusterError
@@ -56,9 +56,9 @@ def show_throttles(
     bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
     """Show rates, lists, throttles of moves, and which of them limit nothing that moves."""
-    from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import read_throttles
+    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.throttle_configs import read_throttles
     from syncline.reassign.amounts import rate_words
     from syncline.reassign.throttle_state import left_behind
 
@@ -175,9 +175,9 @@ def explain_throttles(
 
     Without a topic: of all that moves or that a list names.
     """
-    from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import read_throttles
+    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.throttle_configs import read_throttles
     from syncline.reassign.throttle_state import explain
 
     with Direct(bootstrap_of(bootstrap, data)) as cluster:
@@ -230,9 +230,9 @@ def _change(
     as_json: bool,
 ) -> None:
     """Set or, with None, remove what was named; lists first, as no byte may pass between them and the rates."""
-    from syncline.cli.cluster_reading import read_cluster
     from syncline.cli.direct import Direct
-    from syncline.cli.throttle_configs import check_limits, set_lists, set_rates
+    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.throttle_configs import check_limits, set_lists, set_rates
     from syncline.reassign.formulas import Role
     from syncline.reassign.plan_file import parse_brokers
     from syncline.reassign.throttle_state import LIST_OF, RATE_OF

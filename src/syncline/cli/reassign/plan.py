@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from syncline.cli.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.direct import Direct
-from syncline.cli.reassign import BootstrapServerOption, LinkOption, PlanOption, sentences
+from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers, require_partitions
+from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, PlanOption, sentences
 from syncline.cli.screen import print_table
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, counted
 from syncline.cli.text_files import text_of

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from syncline.cli.cluster_reading import read_cluster
 from syncline.cli.direct import Direct
-from syncline.cli.move_requests import TWO_GOALS, Goal
-from syncline.cli.reassign import BootstrapServerOption, LinkOption, sentences
+from syncline.cli.reassign.cluster_reading import read_cluster
+from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, sentences
+from syncline.cli.reassign.move_requests import TWO_GOALS, Goal
+from syncline.cli.reassign.throttle_configs import read_throttles
 from syncline.cli.screen import begin_again, say
 from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
-from syncline.cli.throttle_configs import read_throttles
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
@@ -184,7 +184,7 @@ def resume(
 
     The goal is what the cluster remembers of the move. Apache Kafka remembers none, so give it there.
     """
-    from syncline.cli.reassign_steer import Steering
+    from syncline.cli.reassign.steer import Steering
     from syncline.cli.signals import interrupts
 
     where = bootstrap_of(bootstrap, data)

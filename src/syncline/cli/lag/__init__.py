@@ -1,0 +1,1 @@
+"""`syncline lag`, and what a reset of offsets would do."""

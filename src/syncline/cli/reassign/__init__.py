@@ -1,0 +1,1 @@
+"""`syncline reassign` and `syncline throttle`."""
