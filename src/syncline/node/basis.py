@@ -1,7 +1,7 @@
 """What the parts of a broker rest on: made first, and used by nearly all of them.
 
-Only the modules that put parts together read it (`broker.py`, `observing/reporting.py`, `hosting/assembly.py`). A part
-gets what it uses of it, one by one, so that its arguments say what it depends on.
+Only the modules that put parts together read it (`broker.py`, `assembly.py`, `observing/reporting.py`,
+`hosting/assembly.py`). A part gets what it uses of it, one by one, so that its arguments say what it depends on.
 """
 
 import asyncio

@@ -10,34 +10,26 @@ Handlers, metrics and verbs get the broker, and declare as protocols what they u
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from syncline.core.fetching.session_cache import SessionCache
-from syncline.core.refused_heads import RefusedHeads
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.events import Event
 from syncline.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from syncline.model.metadata import MetadataImage
+from syncline.node.assembly import fetching_of, groups_of, images_of, lag_of, producing_of, sessions_of
 from syncline.node.basis import Basis
 from syncline.node.clients.clients import Clients
 from syncline.node.clock import Clock
 from syncline.node.counting.counters import Counters
 from syncline.node.faults.on_demand import FaultsOnDemand
-from syncline.node.fetching.known_partitions import KnownPartitions
 from syncline.node.fetching.left_sessions import LeftSessions
-from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import HeldForFollowers
 from syncline.node.fetching.woken import WokenFetches
-from syncline.node.groups.on_demand import GroupsOnDemand
 from syncline.node.hosting.assembly import assemble
-from syncline.node.hosting.image_application import ImageApplication
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.strays import delete_strays
 from syncline.node.lag.cache_window import CacheWindow
-from syncline.node.lag.fetch_lag import FetchLag
-from syncline.node.lag.on_demand import LagOnDemand
-from syncline.node.lag.read_positions import ReadPositions
 from syncline.node.links.links import Links
 from syncline.node.loop.deadlines import Deadlines
 from syncline.node.loop.loop_holds import LoopHolds
@@ -55,9 +47,6 @@ from syncline.node.partitions.isr_ticks import IsrTicks
 from syncline.node.partitions.low_watermarks import LowWatermarks
 from syncline.node.partitions.partition import Partition
 from syncline.node.probe import Probe, no_probe
-from syncline.node.producing.opening import Opening
-from syncline.node.producing.pending_produce import Producing
-from syncline.node.producing.unanswered_refusals import UnansweredRefusals
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.serving.dispatch import Dispatcher, HandlerTable
 from syncline.node.serving.long_requests import LongRequests
@@ -79,8 +68,6 @@ if TYPE_CHECKING:
     Connect = Callable[[OnImage, Callable[[Event], None]], Channel]
 
 _T = TypeVar("_T")
-# Which part of the memory for clients their fetch sessions may take.
-SESSIONS_SHARE: Final = 4
 
 
 class Broker:
@@ -110,31 +97,15 @@ class Broker:
         self.broker_id = broker_id
         self.clock = clock
         self.logs = logs
-        # Metadata, configurations, hosted partitions.
         cluster = self.cluster = ClusterView()
         configs = self.configs = LiveConfigs(broker_id, static_config, config, cluster)
         partitions: dict[TopicPartition, Partition] = {}
         self.partitions: Mapping[TopicPartition, Partition] = partitions
-        # Parts that the others use.
-        known_brokers = KnownBrokers()
         tasks = self.tasks = Tasks(loop, holds)
-        clients = Clients(
-            loop=loop,
-            clock=clock,
-            config=config,
-            memory_bytes=memory_bytes,
-            connections=lambda: self.dispatcher.connections,
-            spawn=tasks.spawn,
-        )
         counters = self.counters = Counters()
         deadlines = Deadlines(loop, clock)
         woken, outgoing = WokenFetches(loop), Outgoing()
-        settle = woken.settle
-        departures = Departures(clock, deadlines)
         controller = self.controller = connect(self._image_came, self._event_came)
-        topics = TopicCreation(
-            cluster=cluster, configs=configs, cluster_size=cluster_size, tasks=tasks, controller=controller
-        )
         basis = Basis(
             broker_id=broker_id,
             loop=loop,
@@ -146,123 +117,50 @@ class Broker:
             cluster=cluster,
             configs=configs,
             partitions=partitions,
-            known_brokers=known_brokers,
+            known_brokers=KnownBrokers(),
             tasks=tasks,
             counters=counters,
             deadlines=deadlines,
-            departures=departures,
+            departures=Departures(clock, deadlines),
             controller=controller,
-            settle=settle,
+            settle=woken.settle,
             check_invariants=check_invariants,
+        )
+        clients = Clients(
+            loop=loop,
+            clock=clock,
+            config=config,
+            memory_bytes=memory_bytes,
+            connections=lambda: self.dispatcher.connections,
+            spawn=tasks.spawn,
+        )
+        topics = TopicCreation(
+            cluster=cluster, configs=configs, cluster_size=cluster_size, tasks=tasks, controller=controller
         )
         # Reporting, and hosting partitions.
         by_leader: dict[int, LeaderFetcher] = {}
         self.reporting = Reporting(basis, leaders=by_leader, topics=topics)
-        observer = self.reporting.observer
-        lag = self.lag = LagOnDemand(
-            broker_id=broker_id,
-            clock=clock,
-            cluster=cluster,
-            configs=configs,
-            partitions=partitions,
-            links=links,
-            tasks=tasks,
-            disk=disk,
-            positions=ReadPositions(),
-            groups=lambda: self._groups.coordinator,
-            note=self.reporting.journal.note,
-        )
-        groups = self._groups = GroupsOnDemand(
-            clock=clock,
-            rng=rng,
-            cluster=cluster,
-            configs=configs,
-            partitions=partitions,
-            tasks=tasks,
-            topics=topics,
-            memory=clients.memory,
-            commits=lag,
-        )
+        lag = self.lag = lag_of(basis, self.reporting, lambda: self._groups)
+        groups = self._groups = groups_of(basis, topics, lag, clients.memory, rng)
         hosting = self.hosting = assemble(
             basis, self.reporting, groups, by_leader=by_leader, probe=probe or no_probe, on_unfit=on_unfit
         )
-        replicas, throttles = hosting.replicas, hosting.throttles
         rows = MetadataRows()
-
-        def config_changed(config: BrokerConfig) -> None:
-            controller.set_config(config)
-            hosting.configure()
-            clients.configure(config)
-
-        self._images = ImageApplication(
-            loop=loop,
-            clock=clock,
-            holds=holds,
-            cluster=cluster,
-            configs=configs,
-            partitions=partitions,
-            replicas=replicas,
-            offline=replicas.offline,
-            fetchers=replicas.fetchers,
-            known_brokers=known_brokers,
-            departures=departures,
-            slow_reads=hosting.slow_reads,
-            low_watermarks=hosting.low_watermarks,
-            groups=groups,
-            metadata_rows=rows,
-            throttles=throttles,
-            on_config=config_changed,
-            on_unfit=on_unfit,
-            settle=settle,
-            check_invariants=check_invariants,
-        )
+        self._images = images_of(basis, hosting, groups, rows, on_config=self._config_changed, on_unfit=on_unfit)
         # Serving requests.
-        sessions = SessionCache(
-            config.max_incremental_fetch_session_cache_slots,
-            lambda: rng.randrange(1, 2**31 - 1),
-            known_brokers,
-            clients_bytes_max=clients.memory.limit_bytes // SESSIONS_SHARE,
+        sessions = sessions_of(basis, clients.memory, rng)
+        self._left_sessions = LeftSessions(loop, sessions)
+        self.fetching = fetching_of(
+            basis, hosting, self.observer, sessions, lag.positions, woken=woken, outgoing=outgoing
         )
-        left_sessions = LeftSessions(loop, sessions)
-        stepping = Stepping(loop, holds, settle)
-        long_requests = LongRequests(stepping, clients.memory.limit_bytes)
-        self.fetching = FetchServing(
-            clock=clock,
-            cluster=cluster,
-            configs=configs,
-            partitions=partitions,
-            known=KnownPartitions(partitions),
-            sessions=sessions,
-            deadlines=deadlines,
-            woken=woken,
-            outgoing=outgoing,
-            slow_reads=hosting.slow_reads,
-            low_watermarks=hosting.low_watermarks,
-            followers=observer.followers,
-            disk=observer.disk,
-            counters=counters,
-            throttle=throttles.leader,
-            lag=FetchLag(),
-            positions=lag.positions,
-        )
+        fetchers = hosting.replicas.fetchers
+        hosting.throttles.connect(HeldForFollowers(sessions, partitions), fetchers, fetchers.go)
         self.cache = CacheWindow(clock, self.fetching.lag, logs.written)
-        throttles.connect(HeldForFollowers(sessions, partitions), replicas.fetchers, replicas.fetchers.go)
-        self.producing = Producing(
-            clock=clock,
-            cluster=cluster,
-            partitions=partitions,
-            counters=counters,
-            deadlines=deadlines,
-            unanswered=UnansweredRefusals(clock),
-            opening=Opening(disk.run_later, settle),
-            refused_heads=RefusedHeads(),
+        self.producing = producing_of(basis)
+        self.describing = Describing(
+            cluster=cluster, configs=configs, departures=basis.departures, rows=rows, topics=topics
         )
-        self.describing = Describing(cluster=cluster, configs=configs, departures=departures, rows=rows, topics=topics)
-
-        def connection_lost(connection: "Connection") -> None:
-            observer.followers.connection_lost(connection)
-            left_sessions.connection_lost(connection.holding)
-
+        stepping = Stepping(loop, holds, woken.settle)
         self.dispatcher = Dispatcher(
             self,
             handlers,
@@ -271,9 +169,9 @@ class Broker:
             holds=holds,
             clients=clients,
             stepping=stepping,
-            long_requests=long_requests,
-            received=Received(loop, holds, settle),
-            on_connection_lost=connection_lost,
+            long_requests=LongRequests(stepping, clients.memory.limit_bytes),
+            received=Received(loop, holds, woken.settle),
+            on_connection_lost=self._connection_lost,
         )
 
         def make_faults() -> "Faults":
@@ -300,6 +198,15 @@ class Broker:
 
     def _event_came(self, event: Event) -> None:
         self.journal.note(event)
+
+    def _config_changed(self, config: BrokerConfig) -> None:
+        self.controller.set_config(config)
+        self.hosting.configure()
+        self.dispatcher.clients.configure(config)
+
+    def _connection_lost(self, connection: "Connection") -> None:
+        self.observer.followers.connection_lost(connection)
+        self._left_sessions.connection_lost(connection.holding)
 
     # Views for handlers, metrics and verbs.
 

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.core.fetching.session_bytes import session_bytes
 from syncline.model.errors import ErrorCode
-from syncline.node.broker import SESSIONS_SHARE
+from syncline.node.assembly import SESSIONS_SHARE
 from syncline.wire.fetch import FetchPartition
 from syncline.wire.fetch_response import FetchResponse
 from tests.node.wire_client import WireClient, at, batch, offsets
