@@ -149,7 +149,7 @@ class Broker:
         self._images = images_of(basis, hosting, groups, rows, on_config=self._config_changed, on_unfit=on_unfit)
         # Serving requests.
         sessions = sessions_of(basis, clients.memory, rng)
-        self._left_sessions = LeftSessions(loop, sessions)
+        left_sessions = LeftSessions(loop, sessions)
         self.fetching = fetching_of(
             basis, hosting, self.observer, sessions, lag.positions, woken=woken, outgoing=outgoing
         )
@@ -160,6 +160,11 @@ class Broker:
         self.describing = Describing(
             cluster=cluster, configs=configs, departures=basis.departures, rows=rows, topics=topics
         )
+
+        def connection_lost(connection: "Connection") -> None:
+            self.observer.followers.connection_lost(connection)
+            left_sessions.connection_lost(connection.holding)
+
         stepping = Stepping(loop, holds, woken.settle)
         self.dispatcher = Dispatcher(
             self,
@@ -171,7 +176,7 @@ class Broker:
             stepping=stepping,
             long_requests=LongRequests(stepping, clients.memory.limit_bytes),
             received=Received(loop, holds, woken.settle),
-            on_connection_lost=self._connection_lost,
+            on_connection_lost=connection_lost,
         )
 
         def make_faults() -> "Faults":
@@ -203,10 +208,6 @@ class Broker:
         self.controller.set_config(config)
         self.hosting.configure()
         self.dispatcher.clients.configure(config)
-
-    def _connection_lost(self, connection: "Connection") -> None:
-        self.observer.followers.connection_lost(connection)
-        self._left_sessions.connection_lost(connection.holding)
 
     # Views for handlers, metrics and verbs.
 

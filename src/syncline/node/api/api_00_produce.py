@@ -13,17 +13,16 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from syncline.core.producer_state import Accepted, Duplicate, Refused, Verdict
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
+from syncline.model.ids import TopicPartition
 from syncline.node.counting.counters import TopicCounters
 from syncline.node.loop.parts import in_parts
 from syncline.node.partitions.partition import Partition
+from syncline.node.producing.appending import append_batch
 from syncline.node.producing.pending_produce import PendingProduce, Producing
 from syncline.node.serving.stepping import failed as report_failure
 from syncline.records.batch import BatchHeader
 from syncline.records.validate import OPENED_RECORDS_MAX, InvalidBatch, NeedsOpening, admit, prepare
-from syncline.storage.errors import StorageError
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import (
     LongProduce,
@@ -37,20 +36,13 @@ from syncline.wire.produce import (
 if TYPE_CHECKING:
     from syncline.node.serving.request import Request, Steps
 
-# A named tuple's own constructor takes three times as long.
-_make: Final = tuple.__new__
-
 KEY = ApiKey.PRODUCE
 # A request with more partitions is handled in steps: an append takes some 20 microseconds.
 PARTITIONS_AT_ONCE: Final = 100
 PARTITIONS_PER_STEP: Final = 10
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
-_ABORTABLE_VERSION: Final = 11
 _TOO_MANY: Final = f"The records of a request are opened up to the {OPENED_RECORDS_MAX}th. Send fewer at a time."
-_BEHIND: Final = (
-    "An earlier batch of this producer was refused with this error. Send it and those behind it again, in order."
-)
 # After these a client sends the batch again.
 _SENT_AGAIN: Final = frozenset(
     {
@@ -152,7 +144,7 @@ def _append_all(
     producing.counters.of(topic).produces += len(partitions)
     for index, start, end in partitions:
         try:
-            row, partition, required_offset = _append(
+            row, partition, required_offset = append_batch(
                 producing, request, produce, TopicPartition(topic, index), start, end
             )
         except NeedsOpening:
@@ -295,7 +287,7 @@ class OpenedProduce:
         batch = self._closed.pop()
         request, pending = self._request, self._pending
         request.body = self._body
-        row, partition, required_offset = _append(
+        row, partition, required_offset = append_batch(
             self._producing, request, self._produce, batch.key, batch.start, batch.end, content
         )
         if row.error_code:
@@ -335,101 +327,6 @@ def _last_of_many(produce: ProduceRequest) -> Generator[None, None, list[tuple[s
     return topics
 
 
-def _invalid(producing: Producing, index: int, partition: Partition | None, invalid: InvalidBatch) -> ProducedPartition:
-    """Count an invalid batch; return its row."""
-    producing.counters.invalid_batches[invalid.fault] += 1
-    has_start = invalid.fills_log_start and partition is not None
-    return ProducedPartition(
-        index,
-        invalid.code,
-        log_start_offset=partition.log.log_start if has_start and partition is not None else -1,
-        record_errors=invalid.record_errors,
-        error_message=invalid.message,
-    )
-
-
-def _append(
-    producing: Producing,
-    request: "Request",
-    produce: ProduceRequest,
-    key: TopicPartition,
-    start: int,
-    end: int | None,
-    content: BatchHeader | InvalidBatch | None = None,
-) -> tuple[ProducedPartition, Partition | None, int]:
-    """Return the row of one partition and, if its records are in the log, the partition and the offset to wait for.
-
-    `content` is what a worker found out about the batch, None if it has not been opened. Raises NeedsOpening.
-    """
-    index = key.partition
-    if produce.acks not in (-1, 0, 1):
-        return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1
-    partition = producing.partitions.get(key)
-    if key.topic in INTERNAL_TOPICS and request.listener == "client":
-        exists = producing.cluster.image.partition(key.topic, index) is not None
-        code = ErrorCode.INVALID_TOPIC_EXCEPTION if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ProducedPartition(index, code), None, -1
-    if partition is None and producing.cluster.image.partition(key.topic, index) is None:
-        return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, -1
-    try:
-        if end is None:
-            raise InvalidBatch(ErrorCode.INVALID_RECORD, "The records of this partition are null.")
-        header = admit(request.body, start, end, request.version)
-        if header.is_transactional:
-            return ProducedPartition(index, _transactional_refusal(produce, request.version)), None, -1
-        leader = partition.leader if partition is not None else None
-        if partition is None or leader is None:
-            return ProducedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER), None, -1
-        if partition.log.is_offline:
-            return ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR), None, -1
-        refusal = leader.check_append(produce.acks)
-        if refusal:
-            log_start = partition.log.log_start if refusal is ErrorCode.NOT_ENOUGH_REPLICAS else -1
-            return ProducedPartition(index, refusal, log_start_offset=log_start), None, -1
-        wall_ms = producing.clock.wall_ms()
-        if content is None:
-            header = prepare(request.body, start, header, partition.rules, wall_ms, is_busy=True)
-        elif isinstance(content, InvalidBatch):
-            # Raised here, it and this frame would keep each other, and what the worker held, for good.
-            return _invalid(producing, index, partition, content), None, -1
-        else:
-            header = content
-    except InvalidBatch as invalid:
-        return _invalid(producing, index, partition, invalid), None, -1
-    verdict = partition.log.producers.check(header) if header.producer_id >= 0 else None
-    if producing.refused_heads.heads and verdict is not None:
-        behind = _refusal_behind(producing, partition, header, verdict)
-        if behind is not None:
-            return ProducedPartition(index, behind, error_message=_BEHIND), None, -1
-    if isinstance(verdict, Refused):
-        row = ProducedPartition(
-            index, verdict.code, log_start_offset=partition.log.log_start, error_message=verdict.message
-        )
-        return row, None, -1
-    if isinstance(verdict, Duplicate):
-        # Kafka fills the append time of a retry with the stored batch's time, whatever the topic's time type.
-        row = ProducedPartition(
-            index,
-            ErrorCode.NONE,
-            base_offset=verdict.base_offset,
-            log_append_time_ms=verdict.timestamp_ms,
-            log_start_offset=partition.log.log_start,
-        )
-        return row, partition, verdict.last_offset + 1
-    assert verdict is None or isinstance(verdict, Accepted)
-    try:
-        base_offset = partition.append(request.body, start, header, wall_ms)
-    except StorageError as error:
-        return ProducedPartition(index, error.code, error_message=str(error)), None, -1
-    append_time_ms = header.max_timestamp if header.is_append_time else -1
-    # No errors of records, no message and no hint at another leader.
-    row = _make(
-        ProducedPartition,
-        (index, ErrorCode.NONE, base_offset, append_time_ms, partition.log.log_start, (), None, None),
-    )
-    return row, partition, base_offset + header.last_offset_delta + 1
-
-
 def _note_head(
     producing: Producing, request: "Request", key: TopicPartition, code: ErrorCode, start: int, end: int
 ) -> None:
@@ -441,26 +338,8 @@ def _note_head(
     producing.refused_heads.refused(key, header, code, producing.clock.mono_ms())
 
 
-def _refusal_behind(
-    producing: Producing, partition: Partition, header: BatchHeader, verdict: Verdict
-) -> ErrorCode | None:
-    """Return why a batch behind a refused one must be refused, too; None if there is no such batch."""
-    producers = partition.log.producers.entries
-    # A log that does not know the producer takes any sequence, the second batch before the first one, too.
-    continues = isinstance(verdict, Duplicate) or (isinstance(verdict, Accepted) and header.producer_id in producers)
-    now_ms = producing.clock.mono_ms()
-    return producing.refused_heads.refusal_behind(partition.key, header, now_ms, continues=continues)
-
-
 def _count_refusal(counters: TopicCounters, code: int, size_bytes: int) -> None:
     if code == ErrorCode.MESSAGE_TOO_LARGE:
         counters.bytes_rejected += size_bytes
     if code not in _EXPECTED:
         counters.failed_produces += 1
-
-
-def _transactional_refusal(produce: ProduceRequest, version: int) -> ErrorCode:
-    """Return why a transactional batch is refused: no transaction can be open here."""
-    if produce.transactional_id is None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.TRANSACTION_ABORTABLE if version >= _ABORTABLE_VERSION else ErrorCode.INVALID_TXN_STATE

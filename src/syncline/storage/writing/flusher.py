@@ -50,7 +50,8 @@ class Flusher:
         on_failure: Callable[[Exception, str], None],
         on_lowered: Callable[[], None],
     ) -> None:
-        self._recovery_point = recovery_point
+        # Everything below is safe from a power cut. This class alone moves it.
+        self.recovery_point = recovery_point
         self.is_running = False
         self.is_closed = False
         # Called when a sync begins in a worker; what it returns is called when that sync ends.
@@ -70,11 +71,6 @@ class Flusher:
         self._are_epochs_unsaved = bool(len(epochs))
         for segment in segments:
             segment.synced_end = max(segment.base_offset, min(segment.end_offset, recovery_point))
-
-    @property
-    def recovery_point(self) -> Offset:
-        """Everything below is safe from a power cut."""
-        return self._recovery_point
 
     def names_changed(self) -> None:
         """Record that a file of the log was created or removed: that is not safe yet."""
@@ -149,12 +145,12 @@ class Flusher:
         """Move the recovery point forward: the one place where it promises more than before."""
         assert not self._has_new_names, f"{self._directory}: offset {offset} is promised, names in it are not safe"
         assert not self._are_epochs_unsaved, f"{self._directory}: offset {offset} is promised, its epochs are not safe"
-        self._recovery_point = max(self._recovery_point, offset)
+        self.recovery_point = max(self.recovery_point, offset)
         self._check_synced()
 
     def _check_synced(self) -> None:
         """Assert that every segment is synced up to the recovery point."""
-        promised = self._recovery_point
+        promised = self.recovery_point
         for segment in self._segments.newest_first():
             assert segment.synced_end >= min(promised, segment.end_offset), (
                 f"{self._directory}: {segment!r} is synced up to {segment.synced_end}, {promised} is promised"
@@ -167,20 +163,20 @@ class Flusher:
 
         Raises OSError; the recovery point is then as it was.
         """
-        before = self._recovery_point
+        before = self.recovery_point
         if offset < before:
-            self._recovery_point = offset
+            self.recovery_point = offset
             try:
                 self.on_lowered()
             except OSError:
-                self._recovery_point = before
+                self.recovery_point = before
                 raise
 
     def restart_at(self, offset: Offset) -> None:
         """Follow a log that was emptied: there is nothing below `offset` that could be lost."""
         active = self._segments.active
         assert active.base_offset == active.end_offset == offset, f"{active!r} is not empty at {offset}"
-        self._recovery_point = offset
+        self.recovery_point = offset
 
     def check_invariants(self) -> None:
         """Assert that the recovery point lies in the log, and that everything below it was synced."""
@@ -191,8 +187,8 @@ class Flusher:
         """Assert that the recovery point lies in the log, or in what was deleted from its beginning a moment ago."""
         first, active = self._segments.first, self._segments.active
         begins_at = 0 if self._has_new_names else first.base_offset
-        assert begins_at <= self._recovery_point <= active.end_offset, (
-            f"{self._directory}: recovery point {self._recovery_point} outside {begins_at}..{active.end_offset}"
+        assert begins_at <= self.recovery_point <= active.end_offset, (
+            f"{self._directory}: recovery point {self.recovery_point} outside {begins_at}..{active.end_offset}"
         )
 
     def unsynced(self) -> list[Segment]:
@@ -209,7 +205,7 @@ class Flusher:
             self._disk.sync_directory(self._directory)
             self._has_new_names = False
             # No power cut can bring back the segments that were deleted before the first one.
-            self._recovery_point = max(self._recovery_point, self._segments.first.base_offset)
+            self.recovery_point = max(self.recovery_point, self._segments.first.base_offset)
         if self._is_directory_new:
             self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
             self._is_directory_new = False
