@@ -126,7 +126,7 @@ async def test_each_refusal_that_breaks_nothing_moves_the_leadership(world: Worl
     assert disk is not None
     disk.fail_next("append", error)
     code = await produce(world, 1)
-    refusal = world.broker(1).replicas.writes.refusal
+    refusal = world.broker(1).replicas.refused_writes.refusal
     await world.until(lambda: leader(world) == 2)
     await world.until(lambda: isr(world) == {1, 2, 3})
 
@@ -181,7 +181,7 @@ async def test_broker_that_relapses_waits_longer(world: World) -> None:
     await world.topic(replicas=(1, 2, 3))
     disk = world.host(1).disk
     assert disk is not None
-    writes = world.broker(1).replicas.writes
+    writes = world.broker(1).replicas.refused_writes
     pauses_s = []
     for _ in range(5):
         disk.fail_next("append", errno.ENOSPC)

@@ -10,7 +10,7 @@ It holds for one leader, one life of its process and one leader epoch.
 """
 
 from collections.abc import Mapping
-from enum import Enum, IntEnum, StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from syncline.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -47,14 +47,6 @@ class StatusRule(StrEnum):
     STALLED = "stalled"
     LAG_NOT_FALLING = "lag-not-falling"
     LAG_FELL = "lag-fell"
-
-
-class LagEnd(Enum):
-    """Up to which end a lag counts."""
-
-    HIGH_WATERMARK = "hw"
-    LAST_STABLE = "lso"
-    LOG_END = "leo"
 
 
 class LagCause(StrEnum):

@@ -136,7 +136,7 @@ def fetching_of(
         slow_reads=hosting.slow_reads,
         low_watermarks=hosting.low_watermarks,
         followers=observer.followers,
-        disk=observer.disk,
+        disk_watch=observer.disk_watch,
         counters=basis.counters,
         throttle=hosting.throttles.leader,
         lag=FetchLag(),

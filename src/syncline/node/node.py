@@ -230,7 +230,7 @@ class Node:
 
     def _failed_replicas(self) -> Sequence[UUID]:
         replicas = self.broker.replicas
-        return (*replicas.offline.directory_ids(), *replicas.writes.ids())
+        return (*replicas.offline.directory_ids(), *replicas.refused_writes.ids())
 
     def _unfit(self, reason: str) -> None:
         self.on_unfit(reason)

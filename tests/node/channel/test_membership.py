@@ -10,7 +10,7 @@ from syncline.model.broker_config import BrokerConfig
 from syncline.model.metadata import MetadataImage
 from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.link import ControllerLink
-from syncline.node.channel.membership import Membership
+from syncline.node.channel.membership import ClusterMembership
 from syncline.node.clock import SystemClock
 from syncline.node.links.links import Links
 
@@ -34,7 +34,7 @@ def test_broker_that_can_follow_no_controller_reports_that_and_stops_in_good_ord
         identity = BrokerIdentity(
             broker_id=2, host="h", port=1, internal_host="h", internal_port=2, rack=None, incarnation_id=UUID(int=2)
         )
-        membership = Membership(
+        membership = ClusterMembership(
             loop,
             BrokenStore(),
             identity,

@@ -41,8 +41,6 @@ _ROOM: Final = _ENTRY.size
 _SATURATED: Final = 2**32 - 2
 _NO_LAG: Final = 2**32 - 1
 _INTERVALS_MAX: Final = 255
-# The bytes of a partition with the usual window.
-SLOT_BYTES: Final = _HEAD.size + INTERVALS * _ROOM
 # Slots are added one by one to a small slab and in larger steps to a large one, so that little room is unused.
 _SLOTS_PER_STEP: Final = 32
 # The namespace of a slot without a place.

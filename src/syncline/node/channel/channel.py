@@ -29,7 +29,7 @@ from syncline.node.channel.forwards import Forwards
 from syncline.node.channel.identity import BrokerIdentity
 from syncline.node.channel.isr_proposals import IsrProposals
 from syncline.node.channel.link import ControllerLink
-from syncline.node.channel.membership import Membership
+from syncline.node.channel.membership import ClusterMembership
 from syncline.node.channel.metadata_stream import MetadataStream, OnImage
 from syncline.node.channel.own_requests import OwnRequests
 from syncline.node.clock import Clock
@@ -71,7 +71,7 @@ class Channel:
         self._proposals = IsrProposals(loop, clock, self.link)
         self._forwards = Forwards(loop, clock, self.link, config=self._config_now)
         self._own_requests = OwnRequests(self._forwards, self.link, config=self._config_now)
-        self.membership = Membership(
+        self.membership = ClusterMembership(
             loop,
             coordination,
             identity,

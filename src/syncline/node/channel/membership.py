@@ -58,7 +58,7 @@ class _Verdict(Enum):
     NOT_NOW = "not now"
 
 
-class Membership:
+class ClusterMembership:
     """One broker's place in the cluster."""
 
     def __init__(

@@ -50,11 +50,6 @@ class Listening:
         # Whether a task is making the server do what `_accepts` says.
         self._is_changing = False
 
-    @property
-    def is_accepting(self) -> bool:
-        """Whether connections are accepted, or will be in a moment."""
-        return self._accepts and not self._is_closed
-
     async def open(self) -> None:
         """Listen and accept."""
         self._server = await self._serve(accepts=True)

@@ -312,7 +312,7 @@ class PartitionReader:
         """Read in a worker."""
         waiting.read_began(size_bytes)
         row.is_reading = True
-        disk = self._serving.disk
+        disk = self._serving.disk_watch
         number = disk.read_began(partition.key, self._fetch.replica_id, self._serving.clock.mono_ms())
         report = partition.log.read_report(row.entry.fetch_offset, with_time=not row.is_progress)
 

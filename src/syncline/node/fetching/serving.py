@@ -38,7 +38,7 @@ class FetchServing(NamedTuple):
     slow_reads: SlowReads
     low_watermarks: LowWatermarks
     followers: FollowerWatch
-    disk: DiskWatch
+    disk_watch: DiskWatch
     counters: Counters
     throttle: LeaderThrottle
     lag: FetchLag

@@ -8,10 +8,10 @@ from syncline.node.basis import Basis
 from syncline.node.groups.on_demand import GroupsOnDemand
 from syncline.node.hosting.aside import AsideCopies
 from syncline.node.hosting.doubted_logs import DoubtedLogs
-from syncline.node.hosting.isr_proposals import IsrProposals
 from syncline.node.hosting.mender import Mender
 from syncline.node.hosting.offline_logs import LAST_WORDS_S, OfflineLogs
 from syncline.node.hosting.partition_journal import PartitionJournal
+from syncline.node.hosting.proposed_isrs import ProposedIsrs
 from syncline.node.hosting.refused_writes import RefusedWrites
 from syncline.node.hosting.replicas import HostedReplicas
 from syncline.node.hosting.scrubber import Scrubber
@@ -50,7 +50,7 @@ class Hosting(NamedTuple):
         self.replicas.fetchers.close()
         self.replicas.scrubber.close()
         self.slow_reads.close()
-        self.replicas.writes.close()
+        self.replicas.refused_writes.close()
         self.isr_ticks.close()
         self.throttles.close()
 
@@ -73,7 +73,7 @@ def assemble(
         configs=basis.configs,
         counters=basis.counters,
         followers=observer.followers,
-        disk=observer.disk,
+        disk_watch=observer.disk_watch,
         note=note,
     )
     slow_reads = SlowReads(
@@ -111,9 +111,9 @@ def assemble(
         brokers=basis.known_brokers,
         ticks=ticks,
         counters=basis.counters,
-        disk=observer.disk,
+        disk_watch=observer.disk_watch,
         probe=probe,
-        proposals=IsrProposals(
+        proposals=ProposedIsrs(
             controller=basis.controller,
             clock=basis.clock,
             observer=observer,
@@ -127,9 +127,7 @@ def assemble(
         check_invariants=basis.check_invariants,
     )
     fetchers = _fetchers(basis, observer, journal, refused_writes, throttles, by_leader)
-    replicas = _replicas(
-        basis, observer, groups, surroundings, fetchers, refused_writes, low_watermarks, slow_reads, on_unfit
-    )
+    replicas = _replicas(basis, observer, groups, surroundings, fetchers, refused_writes, on_unfit)
     isr_ticks = IsrTicks(
         loop=basis.loop,
         clock=basis.clock,
@@ -163,7 +161,7 @@ def _fetchers(
             departures=basis.departures,
             observer=observer,
             counters=basis.counters,
-            cuts=Cuts(basis.clock, basis.loop, basis.disk, observer.disk),
+            cuts=Cuts(basis.clock, basis.loop, basis.disk, observer.disk_watch),
             journal=journal,
             refused_writes=refused_writes,
             throttle=throttles.follower,
@@ -181,8 +179,6 @@ def _replicas(
     surroundings: PartitionSurroundings,
     fetchers: Fetchers,
     refused_writes: RefusedWrites,
-    low_watermarks: LowWatermarks,
-    slow_reads: SlowReads,
     on_unfit: Callable[[str], object],
 ) -> HostedReplicas:
     """Return what opens logs, gives partitions their roles, and looks after logs that fail."""
@@ -209,7 +205,7 @@ def _replicas(
         configs=basis.configs,
         logs=basis.logs,
         offline=offline,
-        writes=refused_writes,
+        refused_writes=refused_writes,
         doubted=DoubtedLogs(
             clock=basis.clock,
             cluster=basis.cluster,
@@ -225,7 +221,7 @@ def _replicas(
             disk=basis.disk,
             partitions=basis.partitions,
             offline=offline,
-            disk_watch=observer.disk,
+            disk_watch=observer.disk_watch,
             episodes=observer.episodes,
         ),
         mender=Mender(
@@ -244,7 +240,5 @@ def _replicas(
         fetchers=fetchers,
         groups=groups,
         counters=basis.counters,
-        disk=observer.disk,
-        low_watermarks=low_watermarks,
-        slow_reads=slow_reads,
+        disk_watch=observer.disk_watch,
     )

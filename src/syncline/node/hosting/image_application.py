@@ -297,7 +297,7 @@ class ImageApplication:
                 self._offline.fail(key, error)
             else:
                 self._postponed.add(key, error)
-                self._replicas.writes.refused(key, error)
+                self._replicas.refused_writes.refused(key, error)
 
     def _retry(self, keys: Iterable[TopicPartition]) -> None:
         """Try again the partitions for which the disk had no room."""

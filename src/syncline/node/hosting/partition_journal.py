@@ -41,7 +41,7 @@ class PartitionJournal:
         configs: LiveConfigs,
         counters: Counters,
         followers: FollowerWatch,
-        disk: DiskWatch,
+        disk_watch: DiskWatch,
         note: Callable[[events.Event], None],
     ) -> None:
         self._broker_id = broker_id
@@ -49,7 +49,7 @@ class PartitionJournal:
         self._configs = configs
         self._counters = counters
         self._followers = followers
-        self._disk = disk
+        self._disk_watch = disk_watch
         self._note = note
 
     # The ISR.
@@ -125,7 +125,7 @@ class PartitionJournal:
             "broker_id": replica,
             "asked_ms": asked_ms,
             "is_owed": is_answer_pending,
-            "reading_since_ms": self._disk.read_of(key, replica),
+            "reading_since_ms": self._disk_watch.read_of(key, replica),
             "pending_fetches_protect": self._configs.broker.follower_fetch_pending_reads_insync_enable,
         }
 

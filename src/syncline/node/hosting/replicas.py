@@ -7,7 +7,6 @@ cache. A replica of the offsets topic also reports its role to the group coordin
 import logging
 from typing import Protocol
 
-from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, OFFSETS_TOPIC, BrokerId, Offset, TopicPartition
 from syncline.model.metadata import PartitionRecord
 from syncline.model.tables import shrink
@@ -21,9 +20,7 @@ from syncline.node.hosting.scrubber import Scrubber
 from syncline.node.metadata.cluster_view import ClusterView
 from syncline.node.metadata.live_configs import LiveConfigs
 from syncline.node.partitions.log_settings import log_settings
-from syncline.node.partitions.low_watermarks import LowWatermarks
 from syncline.node.partitions.partition import Partition, PartitionSurroundings
-from syncline.node.partitions.slow_reads import SlowReads
 from syncline.node.replication.fetchers import Fetchers
 from syncline.storage.errors import StorageError, refusal_of
 from syncline.storage.log_directory import LogDirectory
@@ -55,7 +52,7 @@ class HostedReplicas:
         configs: LiveConfigs,
         logs: LogDirectory,
         offline: OfflineLogs,
-        writes: RefusedWrites,
+        refused_writes: RefusedWrites,
         doubted: DoubtedLogs,
         scrubber: Scrubber,
         mender: Mender,
@@ -64,16 +61,14 @@ class HostedReplicas:
         fetchers: Fetchers,
         groups: FollowsOffsetsTopic,
         counters: Counters,
-        disk: DiskWatch,
-        low_watermarks: LowWatermarks,
-        slow_reads: SlowReads,
+        disk_watch: DiskWatch,
     ) -> None:
         self._broker_id = broker_id
         self._cluster = cluster
         self._configs = configs
         self._logs = logs
         self.offline = offline
-        self.writes = writes
+        self.refused_writes = refused_writes
         self.doubted = doubted
         self.scrubber = scrubber
         self.mender = mender
@@ -83,9 +78,7 @@ class HostedReplicas:
         self.fetchers = fetchers
         self._groups = groups
         self._counters = counters
-        self._disk = disk
-        self._low_watermarks = low_watermarks
-        self._slow_reads = slow_reads
+        self._disk_watch = disk_watch
         offline.let_go = self._let_go_of
 
     def assign(self, key: TopicPartition, now_ms: int) -> None:
@@ -121,7 +114,7 @@ class HostedReplicas:
         if existing is None:
             existing = self._logs.create(key, topic.topic_id, log_settings(config))
         partition = Partition(self._surroundings, key, topic.topic_id, existing, config)
-        existing.watch_syncs(lambda: self._disk.sync_began(key))
+        existing.watch_syncs(lambda: self._disk_watch.sync_began(key))
         existing.on_offline = lambda _log, error: self._log_failed(partition, error)
         self._partitions[key] = partition
         return partition
@@ -163,7 +156,7 @@ class HostedReplicas:
             if refusal_of(error) is None:
                 self.offline.fail(partition.key, error)
             else:
-                self.writes.refused(partition.key, error)
+                self.refused_writes.refused(partition.key, error)
 
     def sync_deletions(self) -> None:
         """Make the deletions of one image durable together: each would take the loop some milliseconds."""
@@ -189,21 +182,14 @@ class HostedReplicas:
         shrink(self._partitions)
         self.offline.forget(partition.key)
         self._counters.drop(partition.key)
-        partition.leader = None
-        partition.follower = None
-        partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._low_watermarks.moved(partition)
-        self._slow_reads.leadership_ended(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        partition.watchers.role_changed()
+        partition.leave()
         if was_leader and partition.key.topic == OFFSETS_TOPIC:
             self._groups.resigned(partition.key.partition)
 
     def _log_failed(self, partition: Partition, error: BaseException) -> None:
         """Take a failed log offline, and refuse the requests that wait for it."""
         self.fetchers.remove(partition)
-        partition.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._slow_reads.leadership_ended(partition, ErrorCode.KAFKA_STORAGE_ERROR)
-        partition.watchers.role_changed()
+        partition.log_failed()
         self.offline.fail(partition.key, error)
 
     def share_page_cache(self) -> None:

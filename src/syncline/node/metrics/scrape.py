@@ -117,7 +117,7 @@ class Scraper:
         page.add(table.UNDER_MIN_ISR_PARTITIONS, totals.under_min_isr)
         page.add(table.AT_MIN_ISR_PARTITIONS, totals.at_min_isr)
         page.add(table.OFFLINE_REPLICA_COUNT, totals.offline + len(broker.logs.damaged))
-        writes, damaged = broker.replicas.writes, broker.replicas.offline.served()
+        writes, damaged = broker.replicas.refused_writes, broker.replicas.offline.served()
         page.add(table.UNFIT_REPLICAS, len(damaged) if writes.refusal is None else totals.partitions)
         page.add(table.REFUSED_WRITES, writes.refused_total)
         page.add(table.ASIDE_LOGS, len(broker.logs.aside))

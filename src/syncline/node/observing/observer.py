@@ -106,7 +106,7 @@ class Observer:
         self._leaders = leaders
         self._controller = controller
         self.episodes = Episodes(broker_id, clock, note)
-        self.disk = DiskWatch(broker_id, clock, self.episodes)
+        self.disk_watch = DiskWatch(broker_id, clock, self.episodes)
         self.followers = FollowerWatch(
             clock=clock,
             cluster=cluster,
@@ -175,12 +175,12 @@ class Observer:
             self._look(late_ms)
         except Exception:
             log.exception("the periodic check failed")
-        is_unusual = len(self.episodes) > 0 or self.disk.is_busy or late_ms > LATE_MS or self._is_suspicious()
+        is_unusual = len(self.episodes) > 0 or self.disk_watch.is_busy or late_ms > LATE_MS or self._is_suspicious()
         self._arm(CLOSE_LOOK_MS if is_unusual else LOOK_MS)
 
     def _look(self, late_ms: int) -> None:
         now_ms = self._clock.mono_ms()
-        held_ms, held_by = self.disk.take_held()
+        held_ms, held_by = self.disk_watch.take_held()
         if late_ms > STALL_MS:
             self.episodes.over(
                 "stall",
@@ -189,7 +189,7 @@ class Observer:
                 now_ms,
                 {"held_by_disk_ms": min(held_ms, late_ms), **held_by},
             )
-        self.disk.look(now_ms)
+        self.disk_watch.look(now_ms)
         judges = late_ms <= LATE_MS
         self.followers.look(now_ms, judges=judges)
         if judges:

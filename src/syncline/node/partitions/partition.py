@@ -117,7 +117,7 @@ class PartitionSurroundings(NamedTuple):
     brokers: KnownBrokers
     ticks: TickIndex
     counters: Counters
-    disk: DiskWatch
+    disk_watch: DiskWatch
     probe: Probe
     proposals: ProposesIsr
     journal: JournalsDecisions
@@ -307,6 +307,17 @@ class Partition:
         self._surroundings.slow_reads.leadership_ended(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.watchers.role_changed()
 
+    def leave(self) -> None:
+        """Have no role any more: this broker hosts the partition no longer."""
+        self.follower = None
+        self.resign()
+
+    def log_failed(self) -> None:
+        """Refuse the requests that wait for a log that has failed."""
+        self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._surroundings.slow_reads.leadership_ended(self, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.watchers.role_changed()
+
     # Appending.
 
     def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader, wall_ms: int) -> Offset:
@@ -330,7 +341,7 @@ class Partition:
             raise
         now_ms = clock.mono_ms()
         if now_ms - began_ms >= NOTABLE_MS:
-            self._surroundings.disk.wrote(self.key, now_ms - began_ms)
+            self._surroundings.disk_watch.wrote(self.key, now_ms - began_ms)
         counters = self.counters
         counters.bytes_in += size_bytes
         counters.messages_in += header.record_count

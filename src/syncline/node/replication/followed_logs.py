@@ -152,7 +152,7 @@ class FollowedLogs:
         now_ms = clock.mono_ms()
         took_ms = now_ms - began_ms
         if took_ms >= NOTABLE_MS:
-            self._surroundings.observer.disk.wrote(partition.key, took_ms)
+            self._surroundings.observer.disk_watch.wrote(partition.key, took_ms)
         record = partition.record
         is_moved = record is not None and self._surroundings.broker_id in record.adding
         self._surroundings.counters.replicated_in(len(row.records), now_ms, is_moved=is_moved)

@@ -148,11 +148,6 @@ class ThrottledFetches:
         """Return how many partitions the next request leaves out."""
         return self._fetcher.held_count
 
-    @property
-    def shared_count(self) -> int:
-        """Return how many partitions have a share of the present request."""
-        return sum(len(queue.shares) for queue in self._queues.values())
-
     def held(self) -> Iterator[HeldBack]:
         """Iterate over what is left out: by the quotas for which it waits."""
         for queue in self._queues.values():

@@ -30,13 +30,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
+from syncline.core.lag.append_time import STEP_MS, entry_time
 from syncline.model.ids import NONE
 from syncline.records.batch import BatchHeader
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.errors import is_refusal
 
 _make: Final = tuple.__new__
-STEP_MS: Final = 250
 # Entries in memory per segment: once there are as many, the older half is forgotten if it is saved. At four per second
 # these are the last four to eight minutes.
 RECENT_MAX: Final = 2_048
@@ -197,7 +197,7 @@ class AppendTimes:
 
     def add(self, offset: int, position: int, append_ms: int, written_bytes: int, crc: int) -> None:
         """Note when a batch was appended, with a time that is due; an earlier clock than before does not count."""
-        append_ms = max(append_ms, self.last_append_ms)
+        append_ms = entry_time(self.last_append_ms, append_ms)
         self.last_append_ms = append_ms
         self.due_ms = append_ms + STEP_MS
         self._add(offset, position, append_ms, written_bytes, crc)

@@ -24,7 +24,7 @@ class TakesProposals(Protocol):
         """Propose an ISR; `answered` is called once, unless this broker stops before."""
 
 
-class IsrProposals:
+class ProposedIsrs:
     """The ISRs that one broker has proposed."""
 
     def __init__(
