@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.reassign.command import sentences
 from syncline.cli.screen import say
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.target import DataOption, JsonOption, counted, nobody_answers, sentences
 from syncline.cli.text_files import check_place, named, write_text
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
 if TYPE_CHECKING:

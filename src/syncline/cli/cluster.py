@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli import up
+from syncline.cli.target import DataOption, JsonOption
 from syncline.cli.up import checked_configs
 from syncline.cli.up_options import DEFAULT_DIRECTORY, SUMMARY
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
@@ -19,14 +20,9 @@ from syncline.local.profiles import PROFILES
 STOP_TIMEOUT_S = 20.0
 SILENCE_S = 2.0
 
-# Whether it may be read is for the command to say: it is private to the user who started the cluster.
-DataOption = Annotated[
-    Path, typer.Option("--data", help="Data directory of the cluster.", show_default=True, readable=False)
-]
 ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A broker configuration; repeatable.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,6 @@ import typer
 
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
@@ -20,6 +19,7 @@ from syncline.cli.target import (
     parse_pairs,
     result_of,
 )
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.kept_configs import THROTTLE_RATES

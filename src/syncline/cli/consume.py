@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.signals import interruptible
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -26,7 +26,7 @@ from syncline.cli.target import (
     offsets,
     sentence_of,
 )
-from syncline.cli.up import interruptible
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
 POLL_S = 0.2

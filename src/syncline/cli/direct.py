@@ -14,7 +14,7 @@ from syncline.cli.target import CONNECT_TIMEOUT_S, PORT_DEFAULT, REQUEST_TIMEOUT
 from syncline.local.layout import LocalClusterError
 from syncline.wire.api import ApiKey
 
-CLIENT_ID: Final = "syncline-reassign"
+CLIENT_ID: Final = "syncline-cli"
 # The newest version of each message that this command understands.
 _NEWEST: Final = {
     ApiKey.METADATA: 12,

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from syncline.cli.screen import print_table, say
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.target import DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.faults import Fault, Faults
 from syncline.local.layout import LocalClusterError
 from syncline.node.faults.table import KINDS, OPTIONS, FaultOptions, Form

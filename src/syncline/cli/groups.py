@@ -10,7 +10,6 @@ import typer
 
 from syncline.cli.screen import print_table, say, warn
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
@@ -27,6 +26,7 @@ from syncline.cli.target import (
     sentence_of,
     topic_names,
 )
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.shown_names import shown_name

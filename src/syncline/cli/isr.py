@@ -7,16 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.screen import begin_again, print_table, say
-from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
-    DataOption,
-    JsonOption,
-    counted,
-    no_partition,
-    no_topic,
-    nobody_answers,
-)
-from syncline.cli.up import interruptible
+from syncline.cli.signals import interruptible
+from syncline.cli.target import DataOption, JsonOption, counted, no_partition, no_topic, nobody_answers
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
 ASK_S = 2.0

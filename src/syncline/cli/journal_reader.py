@@ -54,7 +54,7 @@ def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_m
             "they run with journal.enable=false; it is there some seconds after the first start."
         )
     place = TopicPartition(JOURNAL_TOPIC, 0)
-    consumer = Consumer(client_config(servers, **{"group.id": "syncline-why", "enable.auto.commit": False}))
+    consumer = Consumer(client_config(servers, **{"group.id": "syncline-cli", "enable.auto.commit": False}))
     try:
         end = offsets(admin, [place], OffsetSpec.latest())[JOURNAL_TOPIC, 0]
         asked = [TopicPartition(JOURNAL_TOPIC, 0, max(0, at_ms)) for at_ms in (since_ms, until_ms) if at_ms is not None]

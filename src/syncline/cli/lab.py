@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.up import interruptible
+from syncline.cli.signals import interruptible
 from syncline.local.layout import LocalClusterError
 
 app = typer.Typer(no_args_is_help=True, help="Play histories of replication on real brokers, and draw them.")

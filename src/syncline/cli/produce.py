@@ -11,8 +11,8 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
+from syncline.cli.signals import interruptible
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
@@ -27,7 +27,7 @@ from syncline.cli.target import (
     sentence_of,
     topic_names,
 )
-from syncline.cli.up import interruptible
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode

@@ -20,6 +20,12 @@ def say(*lines: str) -> None:
         print(printable(line))
 
 
+def say_text(lines: Sequence[str]) -> None:
+    """Print texts, each of one line or several, at once."""
+    say(*"\n".join(lines).split("\n"))
+    sys.stdout.flush()
+
+
 def warn(*lines: str) -> None:
     """Print lines beside the command's result, which a program may read."""
     for line in lines:

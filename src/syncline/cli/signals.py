@@ -11,10 +11,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-import typer
-
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHELL_CODE: Final = 128
+
+
+def interruptible() -> None:
+    """Make Ctrl-C raise KeyboardInterrupt from here on: the command has something to clean up."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
@@ -33,6 +37,9 @@ def interrupts() -> Iterator[None]:
             signal.signal(each, raise_it)
         yield
     except KeyboardInterrupt:
+        # `up` uses this module, too, and must not load typer.
+        import typer
+
         raise typer.Exit(_SHELL_CODE + (caught[-1] if caught else signal.SIGINT)) from None
     finally:
         for each, handler in before.items():

@@ -7,7 +7,8 @@ ports.
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -15,6 +16,7 @@ import typer
 
 from syncline.local.layout import Layout, LocalClusterError
 from syncline.model.errors import ErrorCode
+from syncline.reassign.errors import PlanError
 
 _T = TypeVar("_T")
 
@@ -39,7 +41,6 @@ BootstrapOption = Annotated[
 # Whether it may be read is for the command to say: it is private to the user who started the cluster.
 DataOption = Annotated[Path, typer.Option("--data", help="Data directory of a local cluster.", readable=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-DEFAULT_DIRECTORY = Path("syncline-data")
 
 
 def bootstrap_of(bootstrap: str | None, data: Path) -> str:
@@ -206,3 +207,12 @@ def known_offsets(
 def counted(number: int, noun: str) -> str:
     """Return "1 record", "2 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Let refusals of plans be printed as all others are."""
+    try:
+        yield
+    except PlanError as refusal:
+        raise LocalClusterError(str(refusal)) from None

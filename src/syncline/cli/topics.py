@@ -8,7 +8,6 @@ import typer
 
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
@@ -24,6 +23,7 @@ from syncline.cli.target import (
     sentence_of,
     topic_names,
 )
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")

@@ -9,11 +9,11 @@ import gc
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from syncline.cli.signals import interruptible
 from syncline.cli.up_options import parse
 from syncline.local.layout import LocalClusterError, RunningCluster, write_ready_file
 from syncline.local.profiles import PROFILES
@@ -116,12 +116,6 @@ def run(arguments: Sequence[str]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     raise SystemExit(Supervisor(spec, announce).run())
-
-
-def interruptible() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt from here on: the command has something to clean up."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None:

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import re
 import time
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +13,6 @@ from syncline.cli.isr import ASK_S, ask
 from syncline.cli.journal_reader import read_journal
 from syncline.cli.screen import say
 from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -26,6 +23,8 @@ from syncline.cli.target import (
     no_topic,
     topic_names,
 )
+from syncline.cli.times import DAY_MS, date_and_time, parse_since, time_of_day
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.explain.diagnosis.diagnose import diagnose
 from syncline.explain.diagnosis.findings import Diagnosis, Finding
 from syncline.explain.words.evidence import evidence_against, evidence_for
@@ -38,8 +37,6 @@ from syncline.model.events import Event, from_json, to_json
 MARGIN_MS = 60_000
 # Show only this many paragraphs, the newest.
 PARAGRAPHS_MAX = 60
-_SINCE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def register(app: typer.Typer) -> None:
@@ -100,7 +97,7 @@ def why(
     leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
     say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
     say(*_moves(present), *_lags(present))
-    show_time = show if now_ms - diagnosis.since_ms < _UNIT_MS["d"] else show_with_date
+    show_time = time_of_day if now_ms - diagnosis.since_ms < DAY_MS else date_and_time
     paragraphs = tell(diagnosis, show_time)
     left_out = len(paragraphs) - PARAGRAPHS_MAX
     if left_out > 0:
@@ -163,29 +160,6 @@ def parse_place(place: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def parse_since(text: str, now_ms: int) -> int:
-    """Return the Unix time of a look-back or an ISO time."""
-    match = _SINCE.fullmatch(text)
-    if match is not None:
-        return now_ms - int(min(float(match[1]) * _UNIT_MS[match[2]], now_ms))
-    try:
-        return max(0, int(datetime.fromisoformat(text).timestamp() * 1_000))
-    except (ValueError, OverflowError, OSError):
-        raise LocalClusterError(
-            f"--since takes a span such as 90s, 10m, 2h or 1d, or a time such as 2026-01-31T12:00:00, not {text!r}."
-        ) from None
-
-
-def show(unix_ms: int) -> str:
-    """Return a Unix time as local time of day."""
-    return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%H:%M:%S.%f")[:-4]
-
-
-def show_with_date(unix_ms: int) -> str:
-    """Return a Unix time as local date and time."""
-    return datetime.fromtimestamp(unix_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-4]
-
-
 def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis as JSON fields."""
     main = diagnosis.main
@@ -199,7 +173,7 @@ def as_fields(diagnosis: Diagnosis) -> dict[str, Any]:
         "cause": None if main is None else main.cause.value,
         "main": None if main is None else _finding(main),
         "findings": [_finding(each) for each in diagnosis.findings],
-        "words": tell(diagnosis, show),
+        "words": tell(diagnosis, time_of_day),
     }
 
 
@@ -217,8 +191,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "lost": [] if condition is None else [list(direction) for direction in condition.lost],
         "numbers": finding.numbers | ({} if condition is None else condition.numbers),
         "title": title_of(finding),
-        "for": evidence_for(finding, show),
-        "against": evidence_against(finding, show),
+        "for": evidence_for(finding, time_of_day),
+        "against": evidence_against(finding, time_of_day),
         "also": [{**asdict(each), "operations": len(each.operations)} for each in finding.also],
         "event": None if finding.event is None else json.loads(to_json(finding.event)),
     }

@@ -122,7 +122,7 @@ class Bursts:
         self._looks = 0
 
     def begins(self) -> None:
-        """Take note that many objects are about to be made."""
+        """Record that many objects are about to be made."""
         self._has_more = True
         if not self._is_burst:
             self._is_burst = True

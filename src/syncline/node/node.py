@@ -140,11 +140,11 @@ class Node:
         self.broker: Broker
 
     def before_long_requests(self, begins: Callable[[], object]) -> None:
-        """Have this called before each long request of a client is served: it makes many objects. After `start`."""
+        """Call `begins` before each long client request, which makes many objects. Only after `start`."""
         self.broker.dispatcher.long_requests.begins = begins
 
     def import_for_tools_with(self, run_later: RunLater) -> None:
-        """Have the code for requests of tools imported with this, beside the loop, when the first of them comes."""
+        """Import the code for requests of tools with `run_later` when the first one arrives."""
         self._handlers.import_for_tools_with(run_later)
 
     async def start(self) -> None:

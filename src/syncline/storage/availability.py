@@ -70,7 +70,7 @@ class Availability:
 
     @contextmanager
     def refusing(self, verb: str) -> Iterator[None]:
-        """Do with an OSError what `refuse` does."""
+        """Pass any OSError from the block to `refuse`."""
         try:
             yield
         except OSError as error:
@@ -99,4 +99,4 @@ class Availability:
 
 
 def _unreported(_error: OSError) -> None:
-    """Serve as `on_offline` of a closed log."""
+    """Ignore the error: the log is closed."""

@@ -68,7 +68,7 @@ class LagWatch:
     # What disks report.
 
     def appended(self, host: Host, path: str, data: bytes) -> None:
-        """Take note of a write to a file of a host."""
+        """Record a write to a file of a host."""
         directory, _, name = path.rpartition("/")
         if not name.endswith(".log"):
             return

@@ -156,7 +156,7 @@ class ConsumerClient:
         self.task: asyncio.Task[None] = self.process.context.run(cluster.loop.create_task, self._run())
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._is_open = False
 
     def has_read(self, key: TopicPartition, end: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.up import interruptible
+from syncline.cli.signals import interruptible
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.model.ids import JOURNAL_TOPIC
 

@@ -13,15 +13,9 @@ import typer
 
 from syncline.cli.lag.answers import UNKNOWN, duration, number, pages_of, seconds
 from syncline.cli.screen import begin_again, print_table, say, say_paragraphs
-from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
-    BootstrapOption,
-    DataOption,
-    JsonOption,
-    counted,
-    nobody_answers,
-)
-from syncline.cli.up import interruptible
+from syncline.cli.signals import interruptible
+from syncline.cli.target import BootstrapOption, DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.shown_names import shown_name
 from syncline.reassign.amounts import quoted

@@ -1,18 +1,17 @@
 """`reassign`: move partitions to other brokers. The files, options and texts of Kafka's tool, for either cluster."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.cli.screen import say_text
+from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
 from syncline.cli.text_files import named, text_of
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
-from syncline.reassign.errors import PlanError
 
 app = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers, at a rate that suits.")
 
@@ -46,20 +45,6 @@ LinkOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show all that would change, and change nothing.")]
 LOG_DIR_TIMEOUT_MS = 10_000
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Let refusals of plans be printed as all others."""
-    try:
-        yield
-    except PlanError as refusal:
-        raise LocalClusterError(str(refusal)) from None
-
-
-def show(lines: list[str]) -> None:
-    """Print lines."""
-    print("\n".join(lines))
 
 
 @app.command(short_help="Propose where partitions could be.")
@@ -197,9 +182,9 @@ def verify(
         brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})
         clears = not (state.running or preserve or state.owns_throttles) and directories.is_done
         if not as_json:
-            show([*lines, "\n".join(directories.lines)])
+            say_text([*lines, "\n".join(directories.lines)])
             if clears:
-                show(texts.clearing(brokers, topics))
+                say_text(texts.clearing(brokers, topics))
         missed = clear(cluster, state, brokers, topics) if clears else []
     if as_json:
         states = {
@@ -249,7 +234,7 @@ def cancel(
             return
         outcome = cancel_moves(cluster, keys) if keys else None
         if outcome is not None and outcome.refused:
-            show(texts.refusals("Error cancelling partition reassignment for:", outcome.refused))
+            say_text(texts.refusals("Error cancelling partition reassignment for:", outcome.refused))
             raise typer.Exit(1)
         back = {place: state.log_dirs[place].current for place in wished if state.log_dirs.get(place, ("", ""))[1]}
         if back:
@@ -263,7 +248,7 @@ def cancel(
             return
         brokers = sorted({*state.brokers, *(broker for target in targets for broker in target.replicas)})
         if not as_json:
-            show(texts.clearing(brokers, topics))
+            say_text(texts.clearing(brokers, topics))
         missed = clear(cluster, state, brokers, topics)
     if missed:
         raise LocalClusterError(" ".join(missed))
@@ -281,7 +266,7 @@ def list_moves(
     with Direct(bootstrap_of(bootstrap, data)) as cluster:
         running, move_of, _ = read_moves(cluster)
     if not as_json:
-        show(texts.running(running))
+        say_text(texts.running(running))
         return
     rows = [
         {

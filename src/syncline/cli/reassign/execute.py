@@ -10,6 +10,7 @@ from syncline.cli.direct import Direct
 from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers, require_partitions
 from syncline.cli.reassign.move_requests import TWO_GOALS, Goal, Throttle, change, move_log_dirs, start
 from syncline.cli.reassign.throttle_configs import set_rates
+from syncline.cli.screen import say_text
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
@@ -129,9 +130,9 @@ def _perform(
     """Start what was checked; return the exit code and the id of the move, if it has one."""
     current = written(current_plan(state, wished.keys))
     if not as_json:
-        _print([*texts.rollback(current)])
+        say_text([*texts.rollback(current)])
         if not state.owns_throttles and throttle.bytes_per_s != NONE:
-            _print([texts.MUST_VERIFY])
+            say_text([texts.MUST_VERIFY])
     if wished.log_dir_bytes_per_s != NONE and directories:
         brokers = sorted({place.broker for place in directories})
         set_rates(cluster, state, brokers, {LOG_DIRS_RATE: wished.log_dir_bytes_per_s})
@@ -165,10 +166,10 @@ def _perform(
         )
     else:
         if throttle.bytes_per_s != NONE:
-            _print([texts.throttle_set(throttle.bytes_per_s)])
+            say_text([texts.throttle_set(throttle.bytes_per_s)])
         if wished.log_dir_bytes_per_s != NONE and directories:
-            _print([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
-        _print([texts.started(started)])
+            say_text([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
+        say_text([texts.started(started)])
     return _start_log_dirs(cluster, directories, wished.timeout_ms, as_json=as_json), outcome.move_id
 
 
@@ -302,7 +303,7 @@ def _report_refusals(
     if as_json:
         print(json.dumps({"refused": {str(key): text for key, text in sorted(refused.items())}, "started": going}))
         return
-    _print(texts.refusals("Error reassigning partition(s):", refused))
+    say_text(texts.refusals("Error reassigning partition(s):", refused))
     if going:
         print(f"{','.join(going)} started nevertheless.")
 
@@ -314,14 +315,10 @@ def _start_log_dirs(cluster: Direct, directories: dict[Place, str], timeout_ms: 
     if not as_json:
         for path, broker in sorted({(directories[place], place.broker) for place in started}):
             here = [place.key for place in started if (directories[place], place.broker) == (path, broker)]
-            _print([texts.log_dirs_started(path, broker, here)])
+            say_text([texts.log_dirs_started(path, broker, here)])
         if late:
-            _print([texts.log_dirs_late(late)])
+            say_text([texts.log_dirs_late(late)])
     return 1 if late else 0
-
-
-def _print(lines: list[str]) -> None:
-    print("\n".join(lines), flush=True)
 
 
 def _ids(brokers: Sequence[int]) -> str:

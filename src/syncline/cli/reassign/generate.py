@@ -7,6 +7,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from syncline.cli.reassign.execute import current_plan
+from syncline.cli.screen import say_text
 from syncline.cli.target import counted
 from syncline.cli.text_files import named, write_text
 from syncline.local.layout import LocalClusterError
@@ -80,7 +81,7 @@ def print_proposal(proposal: Proposal, output: Path | None, *, is_minimal: bool,
         copied_bytes = proposal.copied_bytes if is_minimal else None
         print(json.dumps({**plans, "move_ratio": proposal.move_ratio, "copied_bytes": copied_bytes}))
         return
-    print("\n".join(texts.proposal(current, proposed)))
+    say_text(texts.proposal(current, proposed))
     if is_minimal:
         replicas = counted(proposal.new_replicas, "new replica")
         print(f"\nMoveRatio {proposal.move_ratio:.3f}: {replicas}, {size_words(proposal.copied_bytes)} to copy")

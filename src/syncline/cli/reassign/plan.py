@@ -9,10 +9,11 @@ import typer
 
 from syncline.cli.direct import Direct
 from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers, require_partitions
-from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, PlanOption, sentences
+from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, PlanOption
 from syncline.cli.screen import print_table
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of, counted
+from syncline.cli.target import DataOption, JsonOption, bootstrap_of, counted, sentences
 from syncline.cli.text_files import text_of
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
 from syncline.reassign.amounts import (

@@ -9,16 +9,10 @@ import typer
 
 from syncline.cli.journal_reader import of_type, read_events
 from syncline.cli.screen import say
-from syncline.cli.target import (
-    DEFAULT_DIRECTORY,
-    BootstrapOption,
-    DataOption,
-    JsonOption,
-    admin_client,
-    bootstrap_of,
-)
+from syncline.cli.target import BootstrapOption, DataOption, JsonOption, admin_client, bootstrap_of
 from syncline.cli.text_files import check_place, named, write_text
-from syncline.cli.why import parse_since
+from syncline.cli.times import parse_since
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.reassign.amounts import quoted
 

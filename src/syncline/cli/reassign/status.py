@@ -10,11 +10,12 @@ import typer
 
 from syncline.cli.direct import Direct
 from syncline.cli.reassign.cluster_reading import read_cluster
-from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, sentences
+from syncline.cli.reassign.command import BootstrapServerOption, LinkOption
 from syncline.cli.reassign.move_requests import TWO_GOALS, Goal
 from syncline.cli.reassign.throttle_configs import read_throttles
 from syncline.cli.screen import begin_again, say
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
@@ -143,7 +144,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show for each new replica what it has of what it needs, and for each broker its rate against its throttle."""
-    from syncline.cli.up import interruptible
+    from syncline.cli.signals import interruptible
 
     interruptible()
     with Direct(bootstrap_of(bootstrap, data)) as cluster:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.reassign.command import BootstrapServerOption, DryRunOption, sentences
+from syncline.cli.reassign.command import BootstrapServerOption, DryRunOption
 from syncline.cli.screen import print_table, say
-from syncline.cli.target import DEFAULT_DIRECTORY, DataOption, JsonOption, bootstrap_of
+from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
+from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign.amounts import quoted

@@ -11,7 +11,7 @@ class CommitWatch(Protocol):
     """What hears of commits; partitions are those that a client named, and existed then."""
 
     def stored(self, group_id: str, topic: str, partition: int, offset: int, commit_ms: int, /) -> None:
-        """Take note of a commit; `commit_ms` is when its coordinator received it, in Unix ms."""
+        """Record a commit; `commit_ms` is when its coordinator received it, in Unix ms."""
 
     def forgotten(self, group_id: str, topic: str, partition: int, /) -> None:
-        """Take note that a commit was deleted, or has expired."""
+        """Record that a commit was deleted, or has expired."""

@@ -51,7 +51,7 @@ class Rate:
         self.per_s: float | None = None
 
     def seen(self, offset: int, at_ms: int) -> None:
-        """Take note of an offset; a tick that is not later than the last one is ignored."""
+        """Record an offset; a tick that is not later than the last one is ignored."""
         assert offset >= 0, f"offset {offset} was seen"
         if self._offset != UNKNOWN:
             if at_ms <= self._at_ms:

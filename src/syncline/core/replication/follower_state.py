@@ -106,11 +106,11 @@ class FollowerState:
         return not self.has_failed and brokers.is_eligible(self.broker_id, self.broker_epoch)
 
     def left(self) -> None:
-        """Take note that it is no longer in the ISR: what it proved as a member says nothing about now."""
+        """Record that it is no longer in the ISR: what it proved as a member says nothing about now."""
         self.returned_ms = _AWAY_MS
 
     def fetched(self, now_ms: int) -> None:
-        """Take note of an accepted fetch."""
+        """Record an accepted fetch."""
         if self.returned_ms == _AWAY_MS:
             self.returned_ms = now_ms
         self.last_fetch_ms = now_ms

@@ -164,7 +164,7 @@ class Holding:
         return room_bytes if room_bytes > 0 else 0  # noqa: FURB136
 
     def hold_back(self, *, is_held_back: bool) -> None:
-        """Have the connection not read, or read again."""
+        """Pause or resume reading from the connection."""
         if self.is_held_back != is_held_back and self._holder is not None:
             now_s = self._budget.now_s()
             if self.is_held_back:

@@ -52,7 +52,7 @@ class Placed(Protocol):
     has_place: bool
 
     def update_reading(self) -> None:
-        """Read, or read no more, whichever the limits say."""
+        """Start or stop reading, as the limits say."""
 
     def close(self, reason: str, /) -> None:
         """Close."""

@@ -208,7 +208,7 @@ def _partition_count(changes: Sequence[Change]) -> int:
 
 
 def ignore(_answer: object) -> None:
-    """Serve as `answered` of a decision that has no requester."""
+    """Ignore the reply: nobody requested this decision."""
 
 
 def _answer(decided: Decided, answer: Any) -> None:

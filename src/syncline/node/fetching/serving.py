@@ -9,7 +9,6 @@ from syncline.node.clock import Clock
 from syncline.node.counting.counters import Counters
 from syncline.node.counting.disk_watch import DiskWatch
 from syncline.node.fetching.known_partitions import KnownPartitions
-from syncline.node.fetching.throttled import LeaderThrottle
 from syncline.node.fetching.woken import WokenFetches
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.read_positions import ReadPositions
@@ -21,6 +20,7 @@ from syncline.node.partitions.low_watermarks import LowWatermarks
 from syncline.node.partitions.partition import Partition
 from syncline.node.partitions.slow_reads import SlowReads
 from syncline.node.serving.outgoing import Outgoing
+from syncline.node.throttle.role import RoleThrottle
 
 
 class FetchServing(NamedTuple):
@@ -40,6 +40,6 @@ class FetchServing(NamedTuple):
     followers: FollowerWatch
     disk_watch: DiskWatch
     counters: Counters
-    throttle: LeaderThrottle
+    throttle: RoleThrottle
     lag: FetchLag
     positions: ReadPositions

@@ -23,7 +23,7 @@ class SharedReads:
         self._is_kept = True
 
     def end(self) -> None:
-        """Forget the last read, and keep no more."""
+        """Forget the last read, and keep no other."""
         self._is_kept = False
         self._plan = self._data = None
 

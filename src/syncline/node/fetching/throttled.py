@@ -16,7 +16,7 @@ Units: bytes; times in ms of the node's clock. Source: KIP-73; Kafka's ReplicaMa
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, cast
 
 from syncline.core.fetching.session import FetchSession, SessionPartition
 from syncline.core.fetching.session_cache import SessionCache
@@ -25,9 +25,9 @@ from syncline.core.replication.watermark import waits_for
 from syncline.core.throttle.quota import HeldBack, Quota
 from syncline.core.throttle.shares import request_part
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import PartitionRecord
 from syncline.node.fetching.row import Row
 from syncline.node.partitions.partition import Partition
+from syncline.node.throttle.role import RoleThrottle
 from syncline.wire.fetch_response import FetchedPartition, FetchResponse, encode_fetch_response
 
 # How many held partitions a look takes up when their quota has something left: more would hold the loop for nothing.
@@ -36,49 +36,6 @@ _LENGTH_PREFIX_BYTES: Final = 4
 
 # The rows of an answer, by topic.
 Topics = Sequence[tuple[str | bytes, Sequence[FetchedPartition]]]
-
-
-class Throttled(Protocol):
-    """What waits for a quota."""
-
-    def throttle_opened(self) -> None:
-        """Look again: a quota may have something left."""
-
-
-class NotesTaken(Protocol):
-    """Who notes which replicas got the bytes of a quota."""
-
-    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Count what the replica of `receiver` got."""
-
-
-class LeaderThrottle(Protocol):
-    """What bounds the bytes that a leader sends to followers.
-
-    `is_active` is False while no partition is throttled: then nothing else is asked.
-    """
-
-    is_active: bool
-
-    def listed(self, key: TopicPartition, /) -> Quota | None:
-        """Return the broker's quota if a list names the partition."""
-
-    def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
-        """Return the quota of the move that gives `receiver` a replica of the partition."""
-
-    @property
-    def taken(self) -> NotesTaken:
-        """Return who notes the bytes of the broker's quota."""
-
-    @property
-    def waiting_count(self) -> int:
-        """Return how many fetches wait."""
-
-    def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
-        """Call `waiting`, which waits for these quotas, each time one of them may have something left."""
-
-    def forget(self, waiting: Throttled, /) -> None:
-        """Call it no more."""
 
 
 class _Served(NamedTuple):
@@ -108,7 +65,7 @@ class ThrottledReads:
         "_throttle",
     )
 
-    def __init__(self, throttle: LeaderThrottle, follower_id: BrokerId, *, is_full: bool) -> None:
+    def __init__(self, throttle: RoleThrottle, follower_id: BrokerId, *, is_full: bool) -> None:
         self._throttle = throttle
         self._follower_id = follower_id
         # The answer to a full request has a row for each partition, so that each is looked at until it is made.

@@ -62,7 +62,7 @@ class ArrivingPartitions:
         self._loop.call_soon(self._slice)
 
     def close(self) -> None:
-        """Do no more: the broker is stopping."""
+        """Stop: the broker is stopping."""
         self._is_closed = True
 
     def _slice(self) -> None:

@@ -46,7 +46,7 @@ class Hosting(NamedTuple):
         self.replicas.scrubber.configure()
 
     def close(self) -> None:
-        """Follow nothing, and judge nobody any more; logs stay open."""
+        """Stop the fetchers and the ISR ticks; leave the logs open."""
         self.replicas.fetchers.close()
         self.replicas.scrubber.close()
         self.slow_reads.close()

@@ -92,7 +92,7 @@ class RefusedWrites:
         return () if self.refusal is None else (refusal_id(self.refusal),)
 
     def refused(self, key: TopicPartition, error: BaseException, /) -> None:
-        """Take note of a failed append; errors that are no refusals of the disk do not matter."""
+        """Record a failed append; errors that are no refusals of the disk do not matter."""
         cause = refusal_of(error)
         if cause is None or self._is_closed:
             return
@@ -119,7 +119,7 @@ class RefusedWrites:
         self._heartbeat_now()
 
     def close(self) -> None:
-        """Probe no more."""
+        """Stop probing."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -84,7 +84,7 @@ class Cell:
                 self.distance_bytes.note_beyond(size_bytes)
 
     def missed(self, missed_bytes: int, size_bytes: int) -> None:
-        """Take note that so much of an answered partition came from the disk; UNMEASURED: nobody knows."""
+        """Record that so much of an answered partition came from the disk; UNMEASURED: nobody knows."""
         if missed_bytes == UNMEASURED:
             self.unmeasured_bytes += size_bytes
         else:

@@ -62,7 +62,7 @@ class Rebalances:
         self._since_ms: dict[str, int] = {}
 
     def seen(self, group_id: str, state: GroupState, now_ms: int) -> int | None:
-        """Take note of a group's state; return for how long it has rebalanced, None if it does not."""
+        """Record a group's state; return for how long it has rebalanced, None if it does not."""
         if state not in _REBALANCES:
             self._since_ms.pop(group_id, None)
             return None

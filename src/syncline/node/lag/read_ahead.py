@@ -22,7 +22,7 @@ class ReadAhead:
         self.places: dict[tuple[TopicPartition, int], int] = {}
 
     def brought(self, key: TopicPartition, coordinate_bytes: int, size_bytes: int) -> None:
-        """Take note that so many bytes from here on were brought in."""
+        """Record that so many bytes from here on were brought in."""
         if size_bytes > 0:
             self.places[(key, coordinate_bytes)] = size_bytes
             if len(self.places) > PLACES_MAX:

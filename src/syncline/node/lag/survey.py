@@ -57,7 +57,7 @@ class Survey:
         self._offsets: dict[str, tuple[CommitSlab, array[int]]] = {}
 
     def write_down(self, group_id: str, slab: CommitSlab) -> None:
-        """Take note of what a group has committed until now."""
+        """Record what a group has committed until now."""
         self._offsets[group_id] = (slab, slab.offsets())
 
     def groups(self) -> Iterator[tuple[str, CommitSlab]]:

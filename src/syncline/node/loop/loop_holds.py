@@ -146,7 +146,7 @@ class _Turns(Coroutine[Any, Any, _T]):
             self._holds.ended(began_ms, self._work)
 
     def close(self) -> None:
-        """Do no more turns."""
+        """Stop taking turns."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, _T]:

@@ -98,7 +98,7 @@ class HearsOfRefusals(Protocol):
     """What follows from appends that the disk refused."""
 
     def refused(self, key: TopicPartition, error: BaseException, /) -> None:
-        """Take note of a failed append."""
+        """Record a failed append."""
 
 
 class AwaitsLowWatermarks(Protocol):

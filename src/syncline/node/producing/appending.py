@@ -1,7 +1,8 @@
 """Appending one batch of a produce request: checks in Kafka's order, then one write.
 
-First comes what can be refused without the batch, then what the batch itself says, then what the log knows of its
-producer. Nothing is written before all of it has passed.
+First comes what can be refused without the batch, then its form, then whether this broker leads and the in-sync set is
+large enough, then the batch's checksum and content, then what the log knows of its producer. Nothing is written before
+all of it has passed.
 """
 
 from typing import TYPE_CHECKING, Final, TypeAlias

@@ -17,7 +17,7 @@ from syncline.node.metadata.live_configs import LiveConfigs
 from syncline.node.observing.observer import Observer
 from syncline.node.partitions.partition import HearsOfRefusals, Partition
 from syncline.node.replication.cuts import Cuts
-from syncline.node.replication.throttled import FollowerThrottle
+from syncline.node.throttle.role import RoleThrottle
 
 
 class KnowsRegistration(Protocol):
@@ -52,6 +52,6 @@ class FetcherSurroundings(NamedTuple):
     cuts: Cuts
     journal: JournalsTruncations
     refused_writes: HearsOfRefusals
-    throttle: FollowerThrottle
+    throttle: RoleThrottle
     holds: LoopHolds
     settle: Callable[[], None]

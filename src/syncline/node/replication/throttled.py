@@ -14,19 +14,19 @@ Units: bytes; times in ms of the node's clock.
 Source: KIP-73 (throttling by leaving out); KAFKA-4313; Kafka's AbstractFetcherThread.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import Final, Protocol
+from typing import Final
 
 from syncline.core.fetching.fetcher import Fetcher
 from syncline.core.replication.follower import UNKNOWN_LAG
 from syncline.core.throttle.quota import UNLIMITED, HeldBack, Quota
 from syncline.core.throttle.shares import partition_share
 from syncline.core.throttle.turns import Turns
-from syncline.model.ids import BrokerId, TopicPartition
-from syncline.model.metadata import PartitionRecord
+from syncline.model.ids import BrokerId
 from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_questions import Key
+from syncline.node.throttle.role import RoleThrottle
 
 Quotas = tuple[Quota, ...]
 
@@ -35,51 +35,6 @@ Quotas = tuple[Quota, ...]
 SHARES_MAX: Final = 100
 # So long a request waits for data while others could have its partitions' shares.
 CROWDED_WAIT_MS: Final = 10
-
-
-class Throttled(Protocol):
-    """What waits for a quota."""
-
-    def throttle_opened(self) -> None:
-        """Look again: a quota may have something left."""
-
-
-class NotesTaken(Protocol):
-    """Who notes which replicas got the bytes of a quota."""
-
-    def note(self, key: TopicPartition, receiver: BrokerId, record: PartitionRecord | None, size_bytes: int, /) -> None:
-        """Count what the replica of `receiver` got."""
-
-
-class FollowerThrottle(Protocol):
-    """What bounds the bytes that a broker receives from leaders.
-
-    `is_active` is False while no partition is throttled: then nothing else is asked.
-    """
-
-    is_active: bool
-
-    def listed(self, key: TopicPartition, /) -> Quota | None:
-        """Return the broker's quota if a list names the partition."""
-
-    def moving(self, key: TopicPartition, receiver: BrokerId, /) -> Quota | None:
-        """Return the quota of the move that gives `receiver` a replica of the partition."""
-
-    @property
-    def taken(self) -> NotesTaken:
-        """Return who notes the bytes of the broker's quota."""
-
-    def contend(self, quota: Quota, who: object, /) -> Turns:
-        """Note that a fetcher needs some of a quota; return whose turn it is."""
-
-    def concede(self, quota: Quota, who: object, /) -> None:
-        """Note that it needs nothing more."""
-
-    def wait(self, waiting: Throttled, quotas: Collection[Quota], /) -> None:
-        """Call `waiting`, which waits for these quotas, each time one of them may have something left."""
-
-    def forget(self, waiting: Throttled, /) -> None:
-        """Call it no more."""
 
 
 class _Queue:
@@ -124,7 +79,7 @@ class ThrottledFetches:
 
     def __init__(
         self,
-        throttle: FollowerThrottle,
+        throttle: RoleThrottle,
         fetcher: Fetcher[Key],
         partitions: Mapping[Key, Partition],
         broker_id: BrokerId,
@@ -183,7 +138,7 @@ class ThrottledFetches:
             self._fetcher.hold(key)
 
     def leave(self, key: Key) -> None:
-        """Throttle a partition no more: it is in sync, or no longer followed."""
+        """Stop throttling a partition: it is in sync, or no longer followed."""
         queue = self._queue_of.pop(key, None)
         if queue is None:
             return

@@ -449,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def update_reading(self) -> None:
-        """Read, or read no more, whichever the limits say."""
+        """Start or stop reading, as the limits say."""
         transport = self._transport
         if transport is None:
             return

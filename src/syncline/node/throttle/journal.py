@@ -65,7 +65,7 @@ class ThrottleJournal:
             self._timer = None
 
     def _holds(self, role: RoleThrottle, move_id: str) -> None:
-        """Take note that a quota holds something back now."""
+        """Record that a quota holds something back now."""
         name = (role, move_id)
         self._recent[name] = None
         if name in self._since_ms:

@@ -141,7 +141,7 @@ class RoleThrottle:
         self._arm()
 
     def forget(self, waiting: Throttled, /) -> None:
-        """Call it no more."""
+        """Stop notifying `waiting`."""
         if waiting in self._waiting:
             del self._waiting[waiting]
             self.look(self._clock.mono_ms())
@@ -194,7 +194,7 @@ class RoleThrottle:
         self._arm()
 
     def close(self) -> None:
-        """Wake nobody more."""
+        """Stop waking waiters."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

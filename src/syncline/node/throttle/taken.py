@@ -36,7 +36,7 @@ class Taken:
         self._is_counting = True
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._is_counting = False
         self._bytes = {}
 

@@ -125,7 +125,7 @@ class ReplicationThrottles:
             self._changed(keys)
 
     def close(self) -> None:
-        """Wake nobody more, and sample nothing."""
+        """Stop waking waiters and sampling."""
         self._to_look_at.clear()
         self._to_tell.clear()
         if self._tell_handle is not None:

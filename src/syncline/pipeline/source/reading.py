@@ -97,7 +97,7 @@ class _Task:
                 return
 
     def _heed(self, arrived: Arrived) -> None:
-        """Take note of what a partition's part of an answer means for what is asked next."""
+        """Record what a partition's part of an answer means for what is asked next."""
         place, end = arrived.place, self.ends.get(arrived.place)
         if end is None:
             return

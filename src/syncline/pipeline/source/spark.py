@@ -215,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @plainly()
     def commit(self, end: StreamOffset) -> None:
-        """Take note that a batch is done; Spark says so when it plans the next one."""
+        """Record that a batch is done; Spark says so when it plans the next one."""
         self._stream.commit(end)
 
     @plainly()

@@ -24,7 +24,7 @@ class Vacancies:
         self._open: dict[TopicPartition, tuple[int, int]] = {}
 
     def read(self, place: TopicPartition, start: int, end: int, found: Sequence[npt.NDArray[np.int64]]) -> list[Gap]:
-        """Take note that the offsets from `start` below `end` hold the records `found`; return the spans that ended."""
+        """Record that the offsets from `start` below `end` hold the records `found`; return the spans that ended."""
         if start == end:
             return []
         told, begin = [], start

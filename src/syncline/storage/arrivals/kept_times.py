@@ -90,7 +90,7 @@ class KeptTimes:
         return self._under_way
 
     def end_saving(self, *, is_sound: bool) -> None:
-        """Take note of how that ended; `is_sound`: all of it is safe, and nothing was cut off meanwhile."""
+        """Record how that ended; `is_sound`: all of it is safe, and nothing was cut off meanwhile."""
         unsaved, self._under_way = self._under_way, None
         if unsaved is None or self.recent is None:
             return

@@ -108,7 +108,7 @@ class ReadReport(Residency):
         self.base_bytes = 0
 
     def located(self, base_bytes: int, position_bytes: int) -> None:
-        """Take note of where the bytes lie."""
+        """Record where the bytes lie."""
         assert base_bytes >= 0 <= position_bytes, f"bytes at {position_bytes} of a segment that begins at {base_bytes}"
         self.base_bytes, self.position_bytes = base_bytes, position_bytes
 

@@ -78,7 +78,7 @@ class Ranges:
             return True, not waited
 
     def complete(self, size: int) -> bool:
-        """Take note that the file does not grow beyond this size; return whether the thread has to be told."""
+        """Record that the file does not grow beyond this size; return whether the thread has to be told."""
         with self._lock:
             if size < FILE_BYTES_MIN and not self._reserved_to:
                 return False
@@ -87,7 +87,7 @@ class Ranges:
             return not waited
 
     def grows_again(self) -> None:
-        """Take note that the file is not complete after all."""
+        """Record that the file is not complete after all."""
         with self._lock:
             self._complete_bytes = -1
 
@@ -102,7 +102,7 @@ class Ranges:
             return taken
 
     def cut(self, size: int) -> None:
-        """Take note that the file will be cut to this size, before that is done: the thread must not undo it."""
+        """Record that the file will be cut to this size, before that is done: the thread must not undo it."""
         with self._lock:
             self.write_from, self.write_to = min(self.write_from, size), min(self.write_to, size)
             self.drop_from, self.drop_to = min(self.drop_from, size), min(self.drop_to, size)

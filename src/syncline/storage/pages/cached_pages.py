@@ -58,23 +58,23 @@ class CachedPages:
         self.is_counted = keep_bytes < 0
 
     def wrote(self, size_bytes: int) -> None:
-        """Take note that the log has grown."""
+        """Record that the log has grown."""
         self._new_bytes += size_bytes
         self._behind.grew(self, size_bytes, self._new_bytes)
 
     def roll(self) -> None:
-        """Take note that the next byte goes to another segment."""
+        """Record that the next byte goes to another segment."""
         self._behind.forget(self)
         self.write_out(is_last=True)
 
     def close(self) -> None:
-        """Take note that the log is closed: it has nothing to write out any more."""
+        """Record that the log is closed: it has nothing to write out any more."""
         self._behind.forget(self)
         self._behind.started(self._new_bytes)
         self._new_bytes = 0
 
     def was_read(self, offset: Offset) -> None:
-        """Take note that something was read from here on."""
+        """Record that something was read from here on."""
         if self._period != self._behind.period:
             self._turn()
         if self._read_now is None or offset < self._read_now:

@@ -89,7 +89,7 @@ class WriteBehind:
         self._is_unknown = False
 
     def grew(self, log: Growing, size_bytes: int, new_bytes: int) -> None:
-        """Take note that a log got some bytes, and has so many that are new."""
+        """Record that a log got some bytes, and has so many that are new."""
         assert 0 < size_bytes <= new_bytes, f"a log got {size_bytes} bytes, of which {new_bytes} are new"
         if size_bytes == new_bytes:
             self._growing[log] = None
@@ -103,16 +103,16 @@ class WriteBehind:
                 each.write_out()
 
     def forget(self, log: Growing) -> None:
-        """Take note that a log starts write-out by itself, or is closed."""
+        """Record that a log starts write-out by itself, or is closed."""
         self._growing.pop(log, None)
 
     def started(self, new_bytes: int) -> None:
-        """Take note that write-out of so much began, or need not begin any more."""
+        """Record that write-out of so much began, or need not begin any more."""
         self._new_bytes -= new_bytes
         assert self._new_bytes >= 0, f"write-out of {new_bytes} bytes began, more than there were"
 
     def may_go(self, window: Window) -> None:
-        """Take note of a window that is written out and may be dropped in its turn."""
+        """Record a window that is written out and may be dropped in its turn."""
         assert window.size_bytes > 0, "a window without bytes has nothing to drop"
         if self._is_unknown:
             return

@@ -16,11 +16,11 @@ class Written:
         self.behind = WriteBehind(ask_memory)
 
     def reached(self, total_bytes: int) -> None:
-        """Take note that it was as high as this in an earlier life."""
+        """Raise the total to what an earlier process had reached."""
         self.total_bytes = max(self.total_bytes, total_bytes)
 
     def has_times(self, key: TopicPartition) -> None:
-        """Take note that a log has append times to be saved."""
+        """Record that a log has append times to be saved."""
         self._unsaved[key] = None
 
     def take_unsaved(self) -> list[TopicPartition]:

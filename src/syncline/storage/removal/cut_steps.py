@@ -67,7 +67,7 @@ class CutSteps:
         return Shape.of(self._segments, self._cut_count)
 
     def cut_to(self, rest: Segment, producers: ProducerTable | None, end_at: Callable[[Offset], None]) -> None:
-        """Have the log end with `rest`, the copy of one of its segments; reads nothing.
+        """Cut the log so that `rest`, a copy of one of its segments, is the last one; reads nothing.
 
         `end_at` is called with the new log end. Raises DiskFullError, LogOfflineError.
         """
