@@ -89,6 +89,15 @@ def test_links_between_documents_lead_somewhere(page: Path) -> None:
     assert gone == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_names_no_module_that_is_gone(page: Path) -> None:
+    """A path in backticks is below the repository, the sources or, on the page of scenarios, the tests."""
+    paths = set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", page.read_text()))
+    places = (ROOT, ROOT / "src", SOURCE, ROOT / "tests")
+
+    assert [path for path in sorted(paths) if not any((place / path).is_file() for place in places)] == []
+
+
 def test_every_document_is_in_the_index() -> None:
     """docs/README.md leads to each page of docs/."""
     index = (ROOT / "docs" / "README.md").read_text()
