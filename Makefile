@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Brokers, commands and tests start hundreds of processes, and each would compile for itself what no cache has.
+# Let Python cache bytecode even if the caller's environment forbids it: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
+.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack cache-truth lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -27,9 +27,9 @@ setup: $(VENV)/.dev ## install everything that the checks need into .venv
 demo: $(VENV)/.demo ## three brokers, real data, faults, a Spark job and report.html (about 3 minutes)
 	@$(BIN)/python -m syncline demo --output report.html
 
-test: lint unit ## the one check: format, lint, types, import contracts, tests
+test: lint unit ## the one check: format, lint, types, import contracts, tests (9 minutes on two cores)
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -37,17 +37,17 @@ lint: $(VENV)/.dev
 
 # One process more than there are cores: many tests wait for brokers. ARGS=--shuffle runs them in a random order.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() + 1))')
-unit: $(VENV)/.dev ## the tests alone; ARGS are pytest's
+unit: $(VENV)/.dev ## the tests alone; ARGS are those of pytest
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 20 $(ARGS)
 
-bench: $(VENV)/.dev ## measure beside Apache Kafka and write docs/performance.md (needs Java and Maven; about 30 minutes)
+bench: $(VENV)/.dev ## measure beside Apache Kafka and write the first two tables of docs/performance.md (needs Java and Maven; about 30 minutes)
 	$(BIN)/python -m benchmarks.run
 
-bench-moves: $(VENV)/.dev ## moves with deadlines and with a bound on clients, measured, into docs/performance.md (20 minutes)
+bench-moves: $(VENV)/.dev ## whether moves keep their deadlines and clients their bound, into docs/performance.md; fails if they do not (20 minutes)
 	$(BIN)/python -m benchmarks.moves --write $(ARGS)
 
-bench-throttle: $(VENV)/.dev ## move data under throttles beside Apache Kafka and write the table (needs Java and Maven; about 25 minutes)
+bench-throttle: $(VENV)/.dev ## how well throttles hold their quota, beside Apache Kafka, into docs/performance.md; fails if Syncline does not hold it (needs Java and Maven; about 25 minutes)
 	$(BIN)/python -m benchmarks.throttle --write $(ARGS)
 
 bench-sustained: $(VENV)/.dev ## 10 GB without a pause beside Apache Kafka, with two clients, with fresh and with used memory: tables, pictures (needs Java and Maven; about 20 minutes)
@@ -62,30 +62,30 @@ bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
 
-bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections and 1,000 consumers, into docs/performance.md (needs Java and Maven; 5 minutes)
+bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 5 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
 
-bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector and write the table (needs Java and Maven; about 5 minutes)
+bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector, into docs/performance.md (needs Java and Maven; about 5 minutes)
 	$(BIN)/python -m benchmarks.spark_read --write $(ARGS)
 
 SEEDS ?= 0..499
-virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones; SEEDS=0..1999 for more
+virtual: $(VENV)/.dev ## 500 seeds of 30 simulated seconds with short faults, and 500 with lasting ones (L9, L10); SEEDS=0..1999 for more
 	$(BIN)/python -m syncline.virtual run --seeds $(SEEDS) --seconds 30 --jobs 2
 	$(BIN)/python -m syncline.virtual run --seeds $(SEEDS) --seconds 30 --jobs 2 --lasting
 
 model: $(VENV)/.dev ## every order of events of replication within bounds, three replicas too (a minute)
 	$(BIN)/python -m syncline check --table --large
 
-golden: $(VENV)/.dev ## write the golden traces of tests/core/traces anew; review the difference
+golden: $(VENV)/.dev ## write the golden traces of tests/core/traces anew (docs/traces.md); review the difference (seconds)
 	$(BIN)/python -m tests.core.traces --write
 
-incidents: $(VENV)/.dev ## break real brokers in 12 ways, 10 times each, and count how often `syncline why` names the cause (25 minutes)
+incidents: $(VENV)/.dev ## break real brokers in 14 ways, 10 times each, and count how often `syncline why` names the cause (30 minutes)
 	$(BIN)/python -m tests.incidents
 
 cache-truth: $(VENV)/.dev ## a broker with too little memory: predicted and measured hits of its page cache, five sizes (2 minutes)
 	$(BIN)/python -m tests.cache_truth $(ARGS)
 
-chaos: $(VENV)/.dev ## two minutes of SIGKILL for random brokers under acks=all load; everything acknowledged must be there
+chaos: $(VENV)/.dev ## SIGKILL random brokers under acks=all load; everything acknowledged must be there (2 minutes)
 	$(BIN)/python -m tests.process.chaos
 
 chaos-moves: $(VENV)/.dev ## 30 moves under load; SIGKILL for commands, controller, source and destination (3 minutes)
@@ -97,14 +97,14 @@ lag-truth: $(VENV)/.dev ## four client libraries and killed leaders; every lag t
 burrow: $(VENV)/.dev ## groups that stall, stop and rewind, judged by a real Burrow and by the brokers (SYNCLINE_BURROW names it; 5 minutes)
 	@$(BIN)/python -m tests.burrow $(ARGS)
 
-attack: $(VENV)/.dev ## attack three brokers in 71 ways, and judge what a well-behaved client beside it felt (8 minutes)
+attack: $(VENV)/.dev ## attack three brokers in every way of tests/attack/catalogue.py; limits for a client's acknowledgements, event loops and memory (8 minutes)
 	@$(BIN)/python -m tests.attack $(ARGS)
 
-lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brokers (about 20 minutes)
+lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brokers; each run must end as its mode must (about 20 minutes)
 	$(BIN)/python -m tests.lab.often --times 20
 
-conformance-live: $(VENV)/.dev ## record Apache Kafka's answers anew (needs Java and Maven)
-	$(BIN)/python -m tests.conformance.live
+conformance-live: $(VENV)/.dev ## ask Apache Kafka again and show which of its recorded answers changed (needs Java and Maven); ARGS=--write records them anew
+	$(BIN)/python -m tests.conformance.live $(ARGS)
 
 kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by side on Apache Kafka (needs Java and Maven; 2 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider tests/interop/live_kafka.py
@@ -112,13 +112,13 @@ kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by sid
 spark-live: $(VENV)/.dev ## the Spark source's option table on Syncline, Apache Kafka and beside Spark's own connector (needs Java and Maven; 8 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider tests/pipeline/live_spark.py $(ARGS)
 
-spark-versions: $(VENV)/.dev ## the pipeline's tests on Python 3.11 to 3.13 with PySpark 4.2 and 4.3, where they are (15 minutes)
+spark-versions: $(VENV)/.dev ## the pipeline's tests on those of Python 3.11 to 3.13 that are installed, with PySpark 4.2 and 4.3, each in an environment of its own (15 minutes)
 	@$(BIN)/python -m tests.pipeline.versions $(ARGS)
 
 spark-secure-live: $(VENV)/.dev ## Spark reads a secured Apache Kafka: each protocol, mechanism and mistake (needs Java and Maven; 3 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider -rP tests/pipeline/live_secured.py
 
-spark-kills: $(VENV)/.dev ## SIGKILL driver, workers and brokers at 20 points of a stream with sink; each input once (5 minutes; ARGS=--kafka)
+spark-kills: $(VENV)/.dev ## SIGKILL driver, workers and brokers at 20 points of a stream with sink, half of them between write and commit; each input once (5 minutes); ARGS=--kafka for Apache Kafka
 	@$(BIN)/python -m tests.pipeline.kills $(ARGS)
 
 spark-sink-live: $(VENV)/.dev ## the sink's tests against Apache Kafka, with transactions (needs Java and Maven; a minute)

@@ -99,7 +99,7 @@ def main() -> None:
     found = table(results)
     print("\n".join(found))
     if arguments.write:
-        replace_table("beside Kafka", [f"{machine()}, medians of {arguments.rounds} rounds:", "", *found], (PAGE,))
+        replace_table("beside Kafka", [f"{machine()}, medians of {arguments.rounds} rounds:", "", *found], PAGE)
 
 
 if __name__ == "__main__":

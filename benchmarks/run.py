@@ -1,4 +1,4 @@
-"""`make bench`: measure both clusters in one run and write docs/performance.md.
+"""`make bench`: measure both clusters in one run and write two tables of docs/performance.md.
 
     python -m benchmarks.run [--only NAME ...] [--rounds N] [--no-kafka]
 
@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import load, operations
+from benchmarks.pages import replace_table
 from benchmarks.peers import ROOT, WORK, Peer, start_kafka, start_syncline
 
 Figures = dict[str, float]
@@ -149,10 +150,11 @@ MEASUREMENTS: Mapping[str, Callable[[Callable[[int], Peer]], Figures]] = {
     "rest_and_trouble": rest_and_trouble,
 }
 
+VARIANT = "syncline, page cache kept"
 KEPT = {"page.cache.follower.keep.bytes": "-1", "page.cache.leader.budget.bytes": "-1"}
 SIDES: Mapping[str, Callable[[int], Peer]] = {
     "syncline": start_syncline,
-    "syncline, page cache kept": lambda brokers: start_syncline(brokers, KEPT),
+    VARIANT: lambda brokers: start_syncline(brokers, KEPT),
     "kafka": start_kafka,
 }
 # The variant without page-cache recycling is measured where it matters.
@@ -183,16 +185,10 @@ def measure(names: list[str], *, with_kafka: bool, rounds: int) -> dict[str, Fig
     }
 
 
-def report(results: dict[str, Figures]) -> str:
-    """Return docs/performance.md."""
+def claims_table(results: dict[str, Figures]) -> list[str]:
+    """Return when and where it was measured, and each claim that was."""
     ours, theirs = results["syncline"], results["kafka"]
-    variant = results["syncline, page cache kept"]
     lines = [
-        "# Performance",
-        "",
-        "Written by `make bench`: both clusters on the same machine in one run, alternating, with the same client",
-        '(confluent-kafka). Only the ratios are claims; machines differ. "must" and "aim" are the project\'s goals.',
-        "",
         f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Python {platform.python_version()},",
         "Apache Kafka 4.3.0 (Java, 512 MB heap).",
         "",
@@ -217,27 +213,24 @@ def report(results: dict[str, Figures]) -> str:
             f"| {claim.title} | {rounded(mine)} {claim.unit} | {theirs_text} | {ratio} "
             f"| {sign} {claim.must:g}{suffix} | {sign} {claim.aim:g}{suffix} | {verdict} |"
         )
-    if variant:
+    return lines
+
+
+def recycling_table(results: dict[str, Figures]) -> list[str]:
+    """Return produce with and without page-cache recycling, and Kafka's."""
+    ours, theirs = results["syncline"], results["kafka"]
+    lines = [
+        "| produce 1 KB | cold | median | ours / theirs | broker CPU | ours / theirs |",
+        "|---|---|---|---|---|---|",
+    ]
+    sides = {"recycling (default)": ours, "page cache kept": results[VARIANT], "Apache Kafka": theirs}
+    for title, figures in sides.items():
         lines += [
-            "",
-            "## With and without page-cache recycling",
-            "",
-            "Brokers give page cache back behind the end of their logs ([page-cache.md](page-cache.md)). First run",
-            "of a cluster (cold), and the median of three:",
-            "",
-            "| produce 1 KB | cold | median | ours / theirs | broker CPU | ours / theirs |",
-            "|---|---|---|---|---|---|",
+            _produce_row(f"{title}, RF {brokers}", figures, theirs, f"produce_{brokers}")
+            for brokers in (3, 1)
+            if f"produce_{brokers}" in figures
         ]
-        for title, figures in (("recycling (default)", ours), ("page cache kept", variant), ("Apache Kafka", theirs)):
-            lines += [
-                _produce_row(f"{title}, RF {brokers}", figures, theirs, f"produce_{brokers}")
-                for brokers in (3, 1)
-                if f"produce_{brokers}" in figures
-            ]
-    notes = ROOT / "benchmarks" / "notes.md"
-    if notes.exists():
-        lines += ["", notes.read_text().rstrip()]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _produce_row(title: str, figures: Figures, theirs: Figures, name: str) -> str:
@@ -248,10 +241,18 @@ def _produce_row(title: str, figures: Figures, theirs: Figures, name: str) -> st
     )
 
 
-def write_report(results: dict[str, Figures]) -> None:
-    """Write docs/performance.md."""
-    (ROOT / "docs" / "performance.md").write_text(report(results))
-    print("wrote docs/performance.md")
+def tables(results: dict[str, Figures]) -> dict[str, list[str]]:
+    """Return the lines of each table by its name on the page; none for what was not measured."""
+    found = {"claims": claims_table(results)}
+    if results[VARIANT]:
+        found["page-cache recycling"] = recycling_table(results)
+    return found
+
+
+def write_tables(results: dict[str, Figures]) -> None:
+    """Replace the tables in docs/performance.md."""
+    for name, lines in tables(results).items():
+        replace_table(name, lines)
 
 
 def rounded(value: float) -> str:
@@ -282,7 +283,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="write the figures of the last run again")
     options = parser.parse_args()
     if options.report:
-        write_report(json.loads(SAVED.read_text()))
+        write_tables(json.loads(SAVED.read_text()))
         return
     WORK.mkdir(exist_ok=True)
     # As installed: a start must not compile what was edited since.
@@ -293,7 +294,7 @@ def main() -> None:
         merged.setdefault(side, {}).update(figures)
     SAVED.write_text(json.dumps(merged, indent=1))
     if not options.no_kafka:
-        write_report(merged)
+        write_tables(merged)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.flows import Flow
-from benchmarks.peers import ROOT
+from benchmarks.pages import replace_table
 from benchmarks.steady_producer import Felt
 
 # The batches that move are this large, or smaller; one is sent whole, however little of a quota is left.
 BATCH_BYTES: Final = 100_000
-# Where the table is: `make bench` makes docs/performance.md of the notes.
-PAGES: Final = (ROOT / "benchmarks" / "notes.md", ROOT / "docs" / "performance.md")
-PLACE: Final = ("<!-- throttle table -->", "<!-- end of throttle table -->")
+# The name of the table on its page.
+TABLE: Final = "throttle table"
 
 # What a strict quota promises, as multiples of the quota.
 MEAN: Final = (0.90, 1.02)
@@ -143,13 +142,6 @@ def summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def write(outcomes: Sequence[Outcome], when: str) -> None:
-    """Replace the table on the pages that have it."""
-    begin, end = PLACE
+    """Replace the table in docs/performance.md."""
     lines = [when, "", *(f"- {line}." for line in summary(outcomes)), "", HEADINGS, *(each.row() for each in outcomes)]
-    for page in PAGES:
-        before, found, rest = page.read_text(encoding="utf-8").partition(begin)
-        _, ended, after = rest.partition(end)
-        if not (found and ended):
-            raise RuntimeError(f"{page} has no place for the table: it needs the lines {begin} and {end}")
-        page.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
-        print(f"wrote {page.relative_to(ROOT)}")
+    replace_table(TABLE, lines)

@@ -1,6 +1,7 @@
 """What `SYNCLINE_COMPILE` asks of the build, and what the build says when it cannot do that."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,16 @@ def built(tmp_path: Path, command: str, **environment: str) -> tuple[int, str]:
         check=False,
     )
     return ran.returncode, ran.stdout + ran.stderr
+
+
+def test_mypy_that_compiles_is_the_one_that_checks() -> None:
+    """Another release of either would see other types."""
+    compiles = re.search(r'^MYPY = "(mypy==[^"]+)"$', (ROOT / "setup.py").read_text(), re.MULTILINE)
+    checks = re.search(r"^mypy==.+$", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+
+    assert compiles is not None
+    assert checks is not None
+    assert compiles[1] == checks[0]
 
 
 @pytest.mark.parametrize("value", ["", "0", " 0 "])

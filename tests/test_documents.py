@@ -17,6 +17,7 @@ from syncline.model.topic_config import TOPIC_CONFIGS, TopicConfig
 from syncline.node.metrics.families import FAMILIES
 from syncline.wire.api import CLIENT_VERSIONS
 from tests import documents
+from tests.cli.test_help import COMMANDS
 from tests.dashboards import DASHBOARDS, Dashboard
 
 ROOT = Path(__file__).parent.parent
@@ -88,6 +89,15 @@ def test_links_between_documents_lead_somewhere(page: Path) -> None:
     assert gone == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_names_no_module_that_is_gone(page: Path) -> None:
+    """A path in backticks is below the repository, the sources or, on the page of scenarios, the tests."""
+    paths = set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", page.read_text()))
+    places = (ROOT, ROOT / "src", SOURCE, ROOT / "tests")
+
+    assert [path for path in sorted(paths) if not any((place / path).is_file() for place in places)] == []
+
+
 def test_every_document_is_in_the_index() -> None:
     """docs/README.md leads to each page of docs/."""
     index = (ROOT / "docs" / "README.md").read_text()
@@ -103,6 +113,15 @@ def test_pages_count_right() -> None:
     assert f"| {len(CLIENT_VERSIONS)} APIs: " in readme
     assert f"distinguishes {len(Cause) - 1} causes" in readme, "all but the unknown one"
     assert [path.name for path in ROOT.glob("tests/core/traces/*.txt") if f"/{path.name})" not in traces] == []
+
+
+def test_readme_has_every_command() -> None:
+    """Those of `syncline --help`, and no other."""
+    table = (ROOT / "README.md").read_text().partition("## Commands")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+    named = {name.removeprefix("syncline ").split()[0] for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+    assert named == COMMANDS[()]
 
 
 @pytest.mark.parametrize("page", EXACT, ids=lambda page: page.name)
