@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 
-from tests.storage.test_byte_lag import segments_of_a_kilobyte
+from tests.storage.lag.test_byte_lag import segments_of_a_kilobyte
 
 from syncline.model.ids import Offset
 from syncline.storage.lag import byte_lag

@@ -14,7 +14,7 @@ from tests.node.lag.groups import commit, coordinator_of, join
 from tests.node.lag.test_read_positions import Holding
 from tests.node.lag.test_time_lag import measured
 from tests.node.lag.test_verbs import call
-from tests.node.test_many_moves import counted
+from tests.node.throttle.test_many_moves import counted
 from tests.node.wire_client import at, batch
 from tests.node.world import World
 
