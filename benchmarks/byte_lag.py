@@ -10,11 +10,10 @@ import argparse
 import sys
 import time
 
-from tests.storage.test_byte_lag import segments_of_a_kilobyte
-
 from syncline.model.ids import Offset
 from syncline.storage.lag import byte_lag
 from syncline.storage.segments.segment_list import SegmentList
+from tests.storage.lag.test_byte_lag import segments_of_a_kilobyte
 
 COUNTS = (10, 10_000)
 TURNS = 10

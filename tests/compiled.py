@@ -15,6 +15,7 @@ from pathlib import Path
 
 import syncline
 from syncline.model.compiled import is_compiled
+from tests.saying import say
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPILED = Path(syncline.__file__).resolve().parent.parent
@@ -32,11 +33,6 @@ def digests(sources: Path, seeds: str, kind: tuple[str, ...]) -> list[str]:
     return sorted(line for line in ran.stdout.splitlines() if re.fullmatch(r"\S+ [0-9a-f]{32}", line.strip()))
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def compare_traces(seeds: str) -> bool:
     """Return whether both builds make the same traces."""
     is_same = True
@@ -44,9 +40,9 @@ def compare_traces(seeds: str) -> bool:
         name = "lasting faults" if kind else "short faults"
         interpreted, compiled = (digests(each, seeds, kind) for each in (ROOT / "src", COMPILED))
         differing = [line for line in compiled if line not in interpreted]
-        _say(f"{name}: {len(interpreted)} traces, {len(differing)} of {len(compiled)} differ")
+        say(f"{name}: {len(interpreted)} traces, {len(differing)} of {len(compiled)} differ")
         for line in differing:
-            _say(f"  {line}")
+            say(f"  {line}")
         is_same &= not differing and len(interpreted) == len(compiled) == _count(seeds)
     return is_same
 
@@ -63,7 +59,7 @@ def main() -> int:
     parser.add_argument("--only", choices=("traces", "tests"))
     arguments, options = parser.parse_known_args()
     if not is_compiled():
-        _say("this is the interpreted build: `make test-compiled` builds the other one and runs this")
+        say("this is the interpreted build: `make test-compiled` builds the other one and runs this")
         return 2
     is_good = arguments.only == "tests" or compare_traces(arguments.seeds)
     if arguments.only == "traces":

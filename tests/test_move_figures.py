@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from benchmarks.moves import PARTS
 from benchmarks.moves_outcome import Bounded, Plan, Said, Timed, p99_ms, unkept
 from benchmarks.pages import PAGE

@@ -3,6 +3,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
+
 from benchmarks.sustained_outcome import BOUNDS, KEPT, OURS, THEIRS, Outcome, Sample, table
 from benchmarks.sustained_picture import draw
 

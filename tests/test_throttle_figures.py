@@ -1,6 +1,7 @@
 """The figures of `make bench-throttle`, and what it says of a quota that is not kept."""
 
 import pytest
+
 from benchmarks.flows import Flow
 from benchmarks.pages import PAGE
 from benchmarks.steady_producer import Felt

@@ -12,56 +12,29 @@ ATTRIBUTES_MAX: Final = 20
 LINES_MAX: Final = 500
 # In these rooms a class that knows too much becomes a hub.
 NO_HUBS_IN: Final = ("core/", "node/")
-# Exceptions, with the figures (methods, attributes; lines) that they may not exceed. The section "Sizes" of
-# ARCHITECTURE.md gives the reason for each.
-LONG_CLASSES: Final[dict[str, tuple[int, int]]] = {}
-LONG_MODULES: Final[dict[str, int]] = {}
-# Modules that nothing uses yet, because their users are still being written.
-AWAITED: Final[frozenset[str]] = frozenset()
 # Assertions per 100 functions.
 DENSITY_MIN: Final = {"core": 30, "storage": 22}
-
-SIZES: Final = (syntax.ROOT / "ARCHITECTURE.md").read_text().partition("## Sizes")[2].partition("\n## ")[0]
 
 
 def test_every_module_is_used() -> None:
     """A module that only tests import is dead. Modules that are imported by name appear in a string elsewhere."""
     unused = {path for path in syntax.modules() if path not in syntax.used() and not path.endswith("__.py")}
 
-    assert sorted(unused - AWAITED) == []
-    assert sorted(AWAITED - unused) == [], "they are used now"
+    assert sorted(unused) == []
 
 
 def test_no_class_is_a_hub() -> None:
-    """A class that exceeds a limit is to be split by idea, or gets an exception with a reason."""
+    """A class that exceeds a limit is to be split by idea."""
     sizes = {f"{path}:{each.name}": syntax.size(each) for path, each in syntax.classes() if path.startswith(NO_HUBS_IN)}
-    limits = dict.fromkeys(sizes, (METHODS_MAX, ATTRIBUTES_MAX)) | LONG_CLASSES
-    too_long = {name: size for name, size in sizes.items() if size[0] > limits[name][0] or size[1] > limits[name][1]}
-    needless = [
-        name
-        for name in LONG_CLASSES
-        if name not in sizes or (sizes[name][0] <= METHODS_MAX and sizes[name][1] <= ATTRIBUTES_MAX)
-    ]
 
-    assert too_long == {}
-    assert needless == []
+    assert {name: size for name, size in sizes.items() if size[0] > METHODS_MAX or size[1] > ATTRIBUTES_MAX} == {}
 
 
 def test_no_module_is_long() -> None:
     """A module that exceeds the limit holds more than its name says."""
     lengths = {path: len((syntax.SOURCE / path).read_text().splitlines()) for path in syntax.modules()}
-    too_long = {path: lines for path, lines in lengths.items() if lines > LONG_MODULES.get(path, LINES_MAX)}
 
-    assert too_long == {}
-    assert [path for path in LONG_MODULES if lengths.get(path, 0) <= LINES_MAX] == []
-
-
-def test_exceptions_have_reasons() -> None:
-    """ARCHITECTURE.md explains each class and module that is longer, and no other."""
-    names = [*(name.partition(":")[2] for name in LONG_CLASSES), *LONG_MODULES]
-
-    assert [name for name in names if f"| `{name}` |" not in SIZES] == []
-    assert SIZES.count("\n| `") == len(names)
+    assert {path: lines for path, lines in lengths.items() if lines > LINES_MAX} == {}
 
 
 @pytest.mark.parametrize("package", DENSITY_MIN)

@@ -20,16 +20,11 @@ from tests.attack.catalogue import CASES
 from tests.attack.ground import BUDGET_BYTES
 from tests.attack.run import Run
 from tests.attack.verdict import HEADER, MB, Limits
+from tests.saying import say
 
 # To read everything back, and to end.
 END_S = 15.0
 TRACEBACKS_MAX = 10
-
-
-def say(text: str) -> None:
-    """Print at once: a person watches."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main() -> int:

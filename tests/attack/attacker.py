@@ -14,21 +14,15 @@ import os
 import sys
 import time
 from dataclasses import asdict
-from typing import Any
 
 from tests.attack.case import Size
 from tests.attack.catalogue import CASES, WARM_UP
 from tests.attack.playing import Player
 from tests.attack.scene import Scene
 from tests.attack.stream import Outcome, Stream
+from tests.saying import say
 
 NICE = 15
-
-
-def say(**fields: Any) -> None:
-    """Write one line to the process that started this one."""
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
 
 
 def play(streams: list[Stream], limit_s: float) -> Outcome:
@@ -51,13 +45,13 @@ def main() -> None:
         assert isinstance(size, Size), f"{case.name} has no short form"
         streams = list(case.play(Scene.decoded(order["scene"]), size))
         gc.collect()
-        say(ready=sum(len(data) for stream in streams for data in stream.data))
+        say(json.dumps({"ready": sum(len(data) for stream in streams for data in stream.data)}))
         if not sys.stdin.readline():
             return
         cpu_s = time.process_time()
         outcome = play(streams, size.limit_s)
         del streams
-        say(outcome=asdict(outcome), cpu_s=time.process_time() - cpu_s)
+        say(json.dumps({"outcome": asdict(outcome), "cpu_s": time.process_time() - cpu_s}))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from tests.attack.scene import NEIGHBOUR
 from tests.patience import until
 from tests.process.load import QUIET, Load, check_history, read_all
+from tests.saying import say
 
 REPORT_S = 0.25
 TICK_S = 0.005
@@ -130,12 +131,6 @@ class Reader:
             self._next[partition] = offset + 1
 
 
-def say(fields: dict[str, Any]) -> None:
-    """Write one line to the process that started this one."""
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
-
-
 def main(bootstrap: str, partitions: int, rate_per_s: float) -> None:
     """Produce and consume until told to stop."""
     experience, lateness, reader = Experience(), Lateness(), Reader(bootstrap)
@@ -152,9 +147,10 @@ def main(bootstrap: str, partitions: int, rate_per_s: float) -> None:
     with load:
         while not stopped.wait(REPORT_S):
             trouble = [*reader.trouble, *load.failures]
-            say({**experience.take(), "late": lateness.take(), "consumed": reader.count, "trouble": trouble[:5]})
+            told = {**experience.take(), "late": lateness.take(), "consumed": reader.count, "trouble": trouble[:5]}
+            say(json.dumps(told))
         load.stop()
-    say({"verdict": judged(bootstrap, partitions, load, reader), "records": load.count})
+    say(json.dumps({"verdict": judged(bootstrap, partitions, load, reader), "records": load.count}))
 
 
 def judged(bootstrap: str, partitions: int, load: Load, reader: Reader) -> str:

@@ -26,6 +26,7 @@ from tests.burrow.server import CACHE_S, INTERVALS, REFRESH_S, Burrow, now_s
 from tests.cluster import LocalCluster, start_cluster
 from tests.interop.toolchains import MissingError, burrow
 from tests.process.load import create_topic
+from tests.saying import say
 
 TOPIC = "watched"
 PARTITIONS = 2
@@ -47,12 +48,6 @@ class Poll(NamedTuple):
     answered_s: float
     theirs: dict[str, Any]
     ours: str
-
-
-def say(text: str) -> None:
-    """Print at once: a person watches."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def poll(cluster: LocalCluster, server: Burrow, groups: list[Group], polls: dict[str, list[Poll]]) -> None:

@@ -25,6 +25,7 @@ from syncline.reassign.amounts import size_words
 from tests.cache_truth.workload import play
 from tests.cluster import LocalCluster, cluster
 from tests.patience import eventually
+from tests.saying import say
 
 MB: Final = 1 << 20
 SIZES: Final = (32 * MB, 48 * MB, 64 * MB, 96 * MB, 128 * MB)
@@ -71,12 +72,6 @@ def main() -> int:
                 f"{time.monotonic() - began_s:7.1f}{'  OFF' if is_off else ''}"
             )
     return int(is_wrong)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def measure(run: Run) -> Agreement:

@@ -1,8 +1,7 @@
 """Consumer lag in words: the sentences name the rule, the numbers and the cause."""
 
 import re
-import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -15,6 +14,8 @@ from syncline.explain.words import lag_wording as wording
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import Fact, Finding, GroupStatus, LagCause, LagRow, PartitionVerdict, StatusRule
 from tests.core.lag.positions import appended_ms, ends, place
+
+from .rewording import mark
 
 T3 = TopicPartition("t", 3)
 MINUTE_MS = 60_000
@@ -235,15 +236,6 @@ def test_only_the_worst_partitions_are_described() -> None:
     assert told[6] == "Further partitions that are not OK: 2."
 
 
-def templates() -> Iterator[tuple[str, object, str]]:
-    """Yield each template: the constant's name, the key if it is a table's, and the text."""
-    for name, value in vars(wording).items():
-        if name.isupper() and isinstance(value, str):
-            yield name, None, value
-        elif name.isupper() and isinstance(value, dict):
-            yield from ((name, key, text) for key, text in value.items())
-
-
 def everything() -> str:
     """Return all that these tests say of groups."""
     now_ms = appended_ms(0) + 10 * MINUTE_MS
@@ -262,14 +254,7 @@ def everything() -> str:
 
 def test_every_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each template is replaced by a mark and its fields: all marks are shown, and none is left over."""
-    marks = {}
-    for number, (name, key, text) in enumerate(list(templates())):
-        marks[chr(0x2800 + number)] = (name, key)
-        fields = "".join(f"{{{field}}}" for _, field, _, _ in string.Formatter().parse(text) if field)
-        if key is None:
-            monkeypatch.setattr(wording, name, chr(0x2800 + number) + fields)
-        else:
-            monkeypatch.setitem(getattr(wording, name), key, chr(0x2800 + number) + fields)
+    marks = mark(monkeypatch, wording)
 
     told = everything()
 

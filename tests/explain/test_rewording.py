@@ -1,8 +1,5 @@
 """Rewording every sentence changes no diagnosis, and there are no words beside those of `wording`."""
 
-import string
-from collections.abc import Iterator
-
 import pytest
 
 from syncline.explain.diagnosis.findings import Diagnosis
@@ -13,29 +10,11 @@ from syncline.explain.words.sentences import tell
 from syncline.model.reasons import Reason
 
 from .catalogue import CATALOGUE, Incident
+from .rewording import mark, replace, templates
 from .witnesses import diagnosed, shown
 
 # No letter, and in no template.
 _NONSENSE = "\N{SECTION SIGN}"
-# Begins the marks of single templates.
-_FIRST_MARK = 0x2800
-
-
-def templates() -> Iterator[tuple[str, object, str]]:
-    """Yield each template: the constant's name, the key if it is a table's, and the text."""
-    for name, value in vars(wording).items():
-        if name.isupper() and isinstance(value, str):
-            yield name, None, value
-        elif name.isupper() and isinstance(value, dict):
-            yield from ((name, key, text) for key, text in value.items())
-
-
-def replace(monkeypatch: pytest.MonkeyPatch, name: str, key: object, text: str) -> None:
-    """Reword one template."""
-    if key is None:
-        monkeypatch.setattr(wording, name, text)
-    else:
-        monkeypatch.setitem(getattr(wording, name), key, text)
 
 
 def diagnosis_of(incident: Incident) -> Diagnosis:
@@ -55,8 +34,8 @@ def all_words(diagnosis: Diagnosis) -> list[str]:
 def test_rewording_changes_no_diagnosis(monkeypatch: pytest.MonkeyPatch, incident: Incident) -> None:
     """Causes, effects, numbers and conditions are the same when every sentence is nonsense."""
     found = diagnosis_of(incident)
-    for name, key, _ in list(templates()):
-        replace(monkeypatch, name, key, _NONSENSE)
+    for name, key, _ in list(templates(wording)):
+        replace(monkeypatch, wording, name, key, _NONSENSE)
 
     reworded = diagnosis_of(incident)
 
@@ -68,13 +47,7 @@ def test_rewording_changes_no_diagnosis(monkeypatch: pytest.MonkeyPatch, inciden
 
 def test_every_template_is_used_by_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the catalogue fills in the fields of each one; reasons and spans of hours are filled in below."""
-    marks = {}
-    for number, (name, key, text) in enumerate(list(templates())):
-        if name in {"REASONS", "HOURS", "DAYS"}:
-            continue
-        marks[chr(_FIRST_MARK + number)] = (name, key)
-        names = [field for _, field, _, _ in string.Formatter().parse(text) if field]
-        replace(monkeypatch, name, key, chr(_FIRST_MARK + number) + " ".join(f"{{{each}}}" for each in names))
+    marks = mark(monkeypatch, wording, besides={"REASONS", "HOURS", "DAYS"})
 
     shown_marks = set("".join(text for each in CATALOGUE.values() for text in all_words(diagnosis_of(each))))
 

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaException
 from syncline.local.layout import LocalClusterError
 from tests.incidents.causes import CAUSES, Truth
 from tests.incidents.ground import Ground, ground
+from tests.saying import say
 
 GOAL_SHARE = 133 / 140
 # A broker that was paused or cut off reports some time after it is back.
@@ -48,12 +49,6 @@ class Outcome:
         if truth.lost:
             return bool(main["lost"] == truth.lost)
         return truth.cause.value.startswith(("network", "burst")) or bool(main["broker"] == truth.broker)
-
-
-def say(text: str) -> None:
-    """Print at once: a person watches."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main() -> int:

@@ -10,12 +10,7 @@ import time
 from pathlib import Path
 
 from syncline.lab.run import NAMES, run, scenario_of
-
-
-def say(text: str) -> None:
-    """Print a line without buffering, also into a file."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+from tests.saying import say
 
 
 def main() -> int:

@@ -1,7 +1,5 @@
 """The report about the page cache: its sentences are true, its chart and picture legible, its page sound."""
 
-from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -18,7 +16,7 @@ from syncline.lag_report.memory_axis import axis_of
 from syncline.lag_report.page import Origin, render
 from syncline.lag_report.summary import fields_of
 from tests.lag_report.readings import GB, MB, TAIL, answer, falling, quiet, reader
-from tests.pages import check_page
+from tests.pages import check_labels, check_page
 
 ORIGIN = Origin("syncline-data", 1_700_000_100_000)
 BOLD = {"now-label", "advised-label"}
@@ -147,28 +145,11 @@ def test_words_in_the_picture_stay_inside_and_touch_nothing(name: str, width: fl
     """At both widths, whatever the numbers."""
     facts = facts_of(1, ANSWERS[name], None)
     root = ET.fromstring(curve_picture.draw(facts, advise(facts), width))
-    _, _, drawn_width, height = map(float, root.attrib["viewBox"].split())
+    _, _, drawn_width, _ = map(float, root.attrib["viewBox"].split())
 
     assert drawn_width == width
     assert root.attrib["aria-label"].startswith("Share of what is read from broker 1")
-    boxes = list(labels(root))
-    for text, left, right, baseline in boxes:
-        assert left >= -1, text
-        assert right <= width + 1, text
-        assert 8 < baseline < height, text
-    for one, other in combinations(boxes, 2):
-        is_beside = one[2] <= other[1] or other[2] <= one[1]
-        assert is_beside or abs(one[3] - other[3]) >= 9, f"{one} touches {other}"
-
-
-def labels(root: ET.Element) -> Iterator[tuple[str, float, float, float]]:
-    """Yield each label of a drawing: its text, its estimated ends, and its baseline."""
-    for element in root.iter("{http://www.w3.org/2000/svg}text"):
-        styles = set(element.attrib.get("class", "").split())
-        text, x = element.text or "", float(element.attrib["x"])
-        length = len(text) * (6.0 if "tick" in styles else 6.8 if styles & BOLD else 6.2)
-        left = x - length if "end-anchor" in styles else x - length / 2 if "mid" in styles else x
-        yield text, left, left + length, float(element.attrib["y"])
+    check_labels(root, BOLD)
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -33,6 +33,7 @@ from tests.lag_truth.sampling import Sample, Sampler
 from tests.lag_truth.truth import PartitionTruth, Verdict
 from tests.process import disks, processes
 from tests.process.load import await_full_isr, create_topic
+from tests.saying import say
 
 LIBRARIES = ("confluent-kafka", "aiokafka", "kafka-python", "franz-go")
 TOPIC = "truth"
@@ -45,12 +46,6 @@ SAMPLES_MIN_PER_MIN = 1_000
 # After a kill, for so long a sample counts as "right after an election".
 SOON_MS = 5_000
 SHOWN = 10
-
-
-def say(text: str) -> None:
-    """Print at once: a person watches."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def launches(names: Sequence[str]) -> dict[str, Launch]:

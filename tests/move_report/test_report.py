@@ -1,9 +1,7 @@
 """The report of a simulated move: its facts are those of the journal, its sentences true, its pictures legible."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -23,7 +21,7 @@ from syncline.reassign.formulas import Part, Role
 from tests.move_report.story import ENOUGH, TOO_LOW, throttled_move
 from tests.node.throttle.quotas import MB
 from tests.node.world import World
-from tests.pages import check_page
+from tests.pages import check_labels, check_page, labels
 
 ORIGIN = Origin("127.0.0.1:9092", 1_700_000_100_000)
 BOLD = {"heading", "strong", "mark-label", "throttle-label", "keep-up-label", "peak"}
@@ -145,28 +143,11 @@ def test_words_in_pictures_stay_inside_and_touch_nothing(
 ) -> None:
     """At both widths, of a move that has just begun, is nearly done, or is over."""
     root = ET.fromstring(picture.draw(facts if at_ms is None else running(journal, at_ms), width))
-    _, _, drawn_width, height = map(float, root.attrib["viewBox"].split())
+    _, _, drawn_width, _ = map(float, root.attrib["viewBox"].split())
 
     assert drawn_width == width
     assert root.attrib["aria-label"]
-    boxes = list(labels(root))
-    for text, left, right, baseline in boxes:
-        assert left >= -1, text
-        assert right <= width + 1, text
-        assert 8 < baseline < height, text
-    for one, other in combinations(boxes, 2):
-        is_beside = one[2] <= other[1] or other[2] <= one[1]
-        assert is_beside or abs(one[3] - other[3]) >= 9, f"{one} touches {other}"
-
-
-def labels(root: ET.Element) -> Iterator[tuple[str, float, float, float]]:
-    """Yield each label of a drawing: its text, its estimated ends, and its baseline."""
-    for element in root.iter("{http://www.w3.org/2000/svg}text"):
-        styles = set(element.attrib.get("class", "").split())
-        text, x = element.text or "", float(element.attrib["x"])
-        length = len(text) * (6.0 if "tick" in styles else 6.8 if styles & BOLD else 6.2)
-        left = x - length if "end-anchor" in styles else x - length / 2 if "mid" in styles else x
-        yield text, left, left + length, float(element.attrib["y"])
+    check_labels(root, BOLD)
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -181,7 +162,7 @@ def test_throttle_far_above_what_moved_does_not_flatten_the_picture(width: float
         for part in facts.parts
     ]
     root = ET.fromstring(rates_picture.draw(replace(facts, parts=tuple(high)), width))
-    told = [text for text, *_ in labels(root)]
+    told = [text for text, *_ in labels(root, BOLD)]
 
     assert told.count("throttle 100 MB/s ↑") == 2
     assert "4 MB/s" in told

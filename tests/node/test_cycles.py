@@ -14,7 +14,7 @@ from syncline.node.broker import Broker
 from syncline.node.serving.request import Request, Steps
 from syncline.node.serving.stepping import STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
-from tests.node.test_opening import compressed
+from tests.node.producing.test_opening import compressed
 from tests.node.wire_client import at, batch
 from tests.node.world import World
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.cluster import LocalCluster, start_cluster
 from tests.process import disks, processes
 from tests.process.load import Load, await_full_isr, check_history, create_topic, read_all
+from tests.saying import say
 
 TOPIC = "chaos"
 PARTITIONS = 4
@@ -104,8 +105,7 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 31)
     directory = Path(tempfile.mkdtemp(prefix="syncline-chaos-"))
-    sys.stdout.write(f"chaos for {arguments.seconds:.0f} s, seed {seed}, in {directory}\n")
-    sys.stdout.flush()
+    say(f"chaos for {arguments.seconds:.0f} s, seed {seed}, in {directory}")
     cluster = start_cluster(3, PAUSE_CONFIG if arguments.pauses else None, directory=directory)
     try:
         outcome = run(
@@ -116,14 +116,12 @@ def main() -> int:
             has_pauses=arguments.pauses,
         )
     except AssertionError as error:
-        sys.stdout.write(
-            f"FAILED (python -m tests.process.chaos --seed {seed}): {error}\nthe data is kept in {directory}\n"
-        )
+        say(f"FAILED (python -m tests.process.chaos --seed {seed}): {error}\nthe data is kept in {directory}")
         return 1
     finally:
         cluster.stop()
     processes.await_none(directory)
-    sys.stdout.write(f"{outcome}\n")
+    say(f"{outcome}")
     if not arguments.keep:
         shutil.rmtree(directory, ignore_errors=True)
     return 0

@@ -34,6 +34,7 @@ from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
 from tests.process import disks, processes
 from tests.process.load import Load, await_full_isr, check_history, create_topic, read_all
+from tests.saying import say
 
 TOPIC: Final = "moving"
 BROKERS: Final = (1, 2, 3, 4, 5)
@@ -374,10 +375,6 @@ def main() -> int:
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 31)
     directory = Path(tempfile.mkdtemp(prefix="syncline-moves-"))
     scratch = Path(tempfile.mkdtemp(prefix="syncline-moves-plans-"))
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
     say(f"{arguments.moves} moves, seed {seed}, in {directory}")
     cluster = start_cluster(len(BROKERS), CONFIG, directory=directory)

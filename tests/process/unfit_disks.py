@@ -44,6 +44,7 @@ from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
 from tests.process import disks
 from tests.process.load import QUIET, Load, await_full_isr, check_history, create_topic, read_all
+from tests.saying import say
 
 TOPIC = "trial"
 PARTITIONS = 3
@@ -347,10 +348,6 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where to keep the logs of a failed trial (default: a new directory)")
     options = parser.parse_args()
     keep = options.keep or Path(tempfile.mkdtemp(prefix="unfit-disks-"))
-
-    def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
     faults = options.fault or list(FAULTS)
     say(f"     {'fault':20}{'led elsewhere':>14}{'slowest ack':>14}{'back in sync':>14}   causes")

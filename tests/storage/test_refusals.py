@@ -23,7 +23,7 @@ from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_director
 from tests.storage.crash_images import images
 from tests.storage.crash_story import Account, Story, check
 from tests.storage.recording_disk import Image, RecordingDisk
-from tests.storage.test_crash_images import (
+from tests.storage.recovery.test_crash_images import (
     Tell,
     cut_the_beginning,
     cut_the_end,

@@ -14,7 +14,7 @@ import pytest
 from syncline.storage.errors import StorageError
 from tests.storage.crash_story import Account, Story, check
 from tests.storage.recording_disk import Image, Mark, Op, RecordingDisk
-from tests.storage.test_crash_images import STORIES, Tell
+from tests.storage.recovery.test_crash_images import STORIES, Tell
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EROFS": errno.EROFS, "EMFILE": errno.EMFILE}
 

@@ -10,11 +10,11 @@ from syncline.model.lag import GroupStatus, LagCause, StatusRule
 from syncline.node.lag import reader_verbs
 from syncline.node.lag.group_lag import MeasuredGroup
 from syncline.node.lag.read_positions import READERS_MAX
+from tests.node.counted_calls import counted
 from tests.node.lag.groups import commit, coordinator_of, join
 from tests.node.lag.test_read_positions import Holding
 from tests.node.lag.test_time_lag import measured
 from tests.node.lag.test_verbs import call
-from tests.node.test_many_moves import counted
 from tests.node.wire_client import at, batch
 from tests.node.world import World
 

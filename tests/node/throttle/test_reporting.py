@@ -13,8 +13,8 @@ from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.virtual.raw_log import segments
+from tests.node.counted_calls import counted
 from tests.node.metrics.scraping import scrape
-from tests.node.test_many_moves import counted
 from tests.node.throttle.quotas import BATCH_BYTES, BROKER, LEADER_RATE, MB, alter, fill, log_end, throttle
 from tests.node.throttle.test_moves import add, filled
 from tests.node.world import World

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.saying import say
+
 ROOT = Path(__file__).parents[3]
 WORK = ROOT / ".work" / "versions"
 TESTS = ("tests/pipeline",)
@@ -77,12 +79,6 @@ def environment(pair: Pair, python: str) -> Path:
     subprocess.run([*pip, "--no-deps", "-e", ROOT], check=True)
     listed.replace(made)
     return inner
-
-
-def say(text: str) -> None:
-    """Print at once: a person watches."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def main() -> int:

@@ -10,6 +10,8 @@ from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient, at, batch, offsets
 from tests.node.world import World
 
+LAG = {"replica_lag_time_max_ms": 60_000, "replica_socket_timeout_ms": 60_000}
+
 
 async def delete(client: WireClient, offset: int, timeout_ms: int = 30_000, topic: str = "t") -> Any:
     """Delete the records below an offset; return the (error code, low watermark) of the answer."""
@@ -163,3 +165,21 @@ async def test_delete_records_tells_a_parked_fetch_when_its_wait_is_over(world: 
 
     assert (row.error_code, bytes(row.records)) == (ErrorCode.OFFSET_OUT_OF_RANGE, b"")
     assert (offsets(fresh.records), fresh.log_start_offset) == ([2], 2)
+
+
+@pytest.mark.brokers(3, **LAG)
+async def test_g14_delete_records_times_out_when_a_follower_is_silent(world: World) -> None:
+    """Broker 3 never reports its new log start: the answer comes when its time is over, the leader's has moved."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client(1)
+    await client.produce("t", batch(70))
+    await world.until(lambda: world.partition(3).high_watermark == 70)
+    world.network.cut("broker-3", "broker-1")
+    began = world.loop.time()
+    error, _ = await delete(client, 60, timeout_ms=1_000)
+    took_s = world.loop.time() - began
+    world.network.heal("broker-3", "broker-1")
+
+    assert error == ErrorCode.REQUEST_TIMED_OUT
+    assert 1.0 <= took_s < 1.1
+    assert world.partition(1).log.log_start == 60

@@ -2,7 +2,6 @@
 
 import tracemalloc
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from syncline.wire.api import ApiKey
 from syncline.wire.codec import decode_response, encode_request, request_type
 from syncline.wire.entities import build
 from syncline.wire.produce import encode_produce_request, parse_produce_response
-from tests.node.wire_client import PRODUCE_VERSION, WireClient, batch
+from tests.node.wire_client import PRODUCE_VERSION, batch
 from tests.node.world import World
 
 MANY = 3_000
@@ -205,17 +204,6 @@ def _rows(entity: Any) -> int:
     return count
 
 
-def _noting(client: WireClient, name: str, order: list[str]) -> Callable[[bytes], None]:
-    """Return what notes the name of a client whenever it receives something."""
-    take = client.data_received
-
-    def note(data: bytes) -> None:
-        order.append(name)
-        take(data)
-
-    return note
-
-
 @pytest.mark.parametrize("case", LONG)
 async def test_long_list_shares_the_loop(world: World, case: str) -> None:
     """A short request that arrives at the same moment is answered before it; the long one has a row for each item.
@@ -233,7 +221,7 @@ async def test_long_list_shares_the_loop(world: World, case: str) -> None:
     slow, quick = await world.client(), await world.client()
     order: list[str] = []
     for name, client in (("slow", slow), ("quick", quick)):
-        client.data_received = _noting(client, name, order)  # type: ignore[method-assign]
+        client.note_arrivals(name, order)
     long = slow.send(key, version, body)
     short = quick.send(ApiKey.API_VERSIONS, 0)
     await quick.body(short)
@@ -447,7 +435,7 @@ async def test_produce_to_many_partitions_shares_the_loop(world: World) -> None:
     parts = encode_produce_request(PRODUCE_VERSION, acks=-1, timeout_ms=5_000, topics=topics)
     order: list[str] = []
     for name, client in (("slow", slow), ("quick", quick)):
-        client.data_received = _noting(client, name, order)  # type: ignore[method-assign]
+        client.note_arrivals(name, order)
     produced = slow.send(ApiKey.PRODUCE, PRODUCE_VERSION, *parts)
     await quick.body(quick.send(ApiKey.API_VERSIONS, 0))
     answer = parse_produce_response(await slow.body(produced), PRODUCE_VERSION)

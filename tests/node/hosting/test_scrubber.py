@@ -9,7 +9,7 @@ from syncline.model.events import Event, Observation
 from syncline.model.ids import TopicPartition
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.wire.api import ApiKey
-from tests.node.test_aside import LAG, aside_of, data_of, record
+from tests.node.hosting.test_aside import LAG, aside_of, data_of, record
 from tests.node.wire_client import batch, offsets
 from tests.node.world import World
 

@@ -1,13 +1,11 @@
 """Consumers' fetches of many partitions: how they share the loop, wait, end, and how many they may name."""
 
-from collections.abc import Callable
-
 from syncline.model.errors import ErrorCode
 from syncline.virtual.meter import CallMeter
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import PARTITIONS_MAX, FetchPartition
 from syncline.wire.fetch_response import FetchResponse
-from tests.node.wire_client import WireClient, at, batch, offsets
+from tests.node.wire_client import at, batch, offsets
 from tests.node.world import World
 
 MANY = 3_000
@@ -17,17 +15,6 @@ LONG_MS = 30_000
 def many(count: int = MANY) -> dict[str, list[FetchPartition]]:
     """Return one topic with many partitions, of which only the first exists."""
     return {"t": [at(0, partition=index) for index in range(count)]}
-
-
-def noting(client: WireClient, name: str, order: list[str]) -> Callable[[bytes], None]:
-    """Return what notes the name of a client whenever it receives something."""
-    take = client.data_received
-
-    def note(data: bytes) -> None:
-        order.append(name)
-        take(data)
-
-    return note
 
 
 def found(answer: FetchResponse) -> tuple[list[int], set[int]]:
@@ -43,8 +30,8 @@ async def test_long_fetch_shares_the_loop(world: World) -> None:
     slow, quick = await world.client(), await world.client()
     await quick.produce("t", batch())
     order: list[str] = []
-    slow.data_received = noting(slow, "slow", order)  # type: ignore[method-assign]
-    quick.data_received = noting(quick, "quick", order)  # type: ignore[method-assign]
+    slow.note_arrivals("slow", order)
+    quick.note_arrivals("quick", order)
     long = slow.send_fetch(many())
     await quick.body(quick.send(ApiKey.API_VERSIONS, 0))
 

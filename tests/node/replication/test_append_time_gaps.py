@@ -17,7 +17,7 @@ from syncline.node.replication.append_time_gaps import (
 from syncline.storage.settings import LogSettings
 from syncline.wire.api import ApiKey
 from syncline.wire.errors import DecodeError
-from tests.node.test_append_times import all_have, check, entries, produced
+from tests.node.replication.test_append_times import all_have, check, entries, produced
 from tests.node.world import World
 
 # But for those that a test makes.

@@ -1,7 +1,6 @@
 """Many partitions that move, or are throttled, at once: no callback works on all of them, whatever happens to them."""
 
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -19,8 +18,8 @@ from syncline.node.partitions.partition import Partition
 from syncline.node.throttle.moves import Moving
 from syncline.node.throttle.role import QuotaState
 from syncline.node.throttle.throttles import ReplicationThrottles
-from syncline.virtual.meter import CallMeter
 from syncline.wire.api import ApiKey
+from tests.node.counted_calls import counted
 from tests.node.throttle.quotas import (
     APPEND,
     BROKER,
@@ -37,20 +36,7 @@ from tests.node.world import World
 
 MANY = 600
 NO_UUID = UUID(int=0)
-# A call, with the work between two calls, takes about half a microsecond, and nothing may hold a loop for 10 ms.
-CALLS_MAX = 20_000
 many_partitions = pytest.mark.brokers(3, is_checked=False, log_segment_delete_delay_ms=1_000)
-
-
-@asynccontextmanager
-async def counted(world: World, calls_max: int = CALLS_MAX) -> AsyncIterator[None]:
-    """Fail if a broker makes more calls than these before it gives others their turn, or looks whether it should."""
-    meter = world.loop.meter = CallMeter(frozenset(f"broker-{each}" for each in world.hosts))
-    try:
-        yield
-    finally:
-        world.loop.meter = None
-    assert meter.calls_max <= calls_max, f"{meter.calls_max} calls without a look at the clock"
 
 
 def records(world: World, broker_id: int = 1) -> tuple[PartitionRecord, ...]:

@@ -1,5 +1,7 @@
 """Refused records of producers that want no answer (acks=0): the broker's log says why their connection closes."""
 
+import pytest
+
 from syncline.node.producing.unanswered_refusals import LOG_INTERVAL_MS
 from tests.node.wire_client import batch
 from tests.node.world import World
@@ -42,3 +44,19 @@ async def test_accepted_records_are_no_news(world: World) -> None:
 
     assert world.errors.warnings == []
     assert world.partition().log.log_end == 2
+
+
+@pytest.mark.brokers(2)
+async def test_c15_a_produce_without_acknowledgement_closes_when_it_is_refused(world: World) -> None:
+    """acks=0 to a follower: no answer can carry the error, so the connection ends."""
+    await world.topic(replicas=(1, 2))
+    await world.until(lambda: world.partition(2).follower is not None)
+    follower, leader = await world.client(2), await world.client(1)
+
+    follower.send_produce("t", batch(), acks=0)
+    leader.send_produce("t", batch(), acks=0)
+    await follower.lost()
+
+    assert follower.answers == {}
+    await world.until(lambda: world.partition(1).log.log_end == 1)
+    assert not leader.is_lost

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from syncline.model.errors import ErrorCode
+from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 from tests.node.wire_client import batch
 from tests.node.world import World
+
+LAG = {"replica_lag_time_max_ms": 60_000, "replica_socket_timeout_ms": 60_000}
 
 
 @pytest.mark.brokers(3)
@@ -238,3 +241,47 @@ async def test_produce_does_not_wait_for_a_follower_whose_disk_has_failed(world:
 
     assert row.error_code == ErrorCode.NONE
     assert took_s < 1
+
+
+@pytest.mark.brokers(3, **LAG)
+async def test_c13_a_waiting_produce_is_sent_on_when_leadership_goes(world: World) -> None:
+    """acks=all waits at broker 2, which is cut off; when metadata names another leader it is answered."""
+    await world.topic(replicas=(2, 1, 3))
+    client = await world.client(2)
+    leader_epoch = world.partition(2).leader_epoch
+    for other in ("broker-1", "broker-3"):
+        world.network.cut("broker-2", other)
+
+    row = await client.produce("t", batch(), timeout_ms=50_000)
+    for other in ("broker-1", "broker-3"):
+        world.network.heal("broker-2", other)
+
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not world.partition(2).is_leader
+    assert world.partition(2).leader_epoch == leader_epoch + 1
+    assert world.partition(1).is_leader
+
+
+@pytest.mark.brokers(3, **LAG)
+async def test_c27_a_retry_waits_for_its_original_when_that_is_not_committed(world: World) -> None:
+    """The same sequences twice while the followers are silent: one batch in the log, two answers with its offset."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client(1)
+    for _ in range(40):
+        await client.produce("t", batch())
+    builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0)
+    builder.append(1_700_000_000_000, b"key", b"a")
+    builder.append(1_700_000_000_000, b"key", b"b")
+    records = bytes(builder.build())
+    for follower in ("broker-2", "broker-3"):
+        world.network.cut("broker-1", follower)
+    first, retry = client.send_produce("t", records), client.send_produce("t", records)
+    await world.until(lambda: world.partition(1).log.log_end == 42)
+    waited = (world.partition(1).high_watermark, {first, retry} & client.answers.keys())
+    for follower in ("broker-2", "broker-3"):
+        world.network.heal("broker-1", follower)
+    rows = [await client.produced(each) for each in (first, retry)]
+
+    assert waited == (40, set())
+    assert [(row.error_code, row.base_offset) for row in rows] == [(ErrorCode.NONE, 40)] * 2
+    assert (world.partition(1).log.log_end, world.partition(1).high_watermark) == (42, 42)

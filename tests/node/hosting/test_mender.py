@@ -7,8 +7,8 @@ import pytest
 
 from syncline.model.ids import NONE, TopicPartition
 from syncline.wire.api import ApiKey
-from tests.node.test_aside import LAG, RECORDS, aside_of, data_of, flip, produce, record
-from tests.node.test_scrubber import BATCH_BYTES, FIRST, SCRUB, fill
+from tests.node.hosting.test_aside import LAG, RECORDS, aside_of, data_of, flip, produce, record
+from tests.node.hosting.test_scrubber import BATCH_BYTES, FIRST, SCRUB, fill
 from tests.node.wire_client import offsets
 from tests.node.world import World
 

@@ -9,7 +9,7 @@ from syncline.model.ids import BrokerId
 from syncline.node.counting.episodes import Episodes
 from syncline.wire.api import ApiKey
 from syncline.wire.response_header import BEAT, BEAT_FRAME
-from tests.node.test_peer import ask, connect, silent
+from tests.node.links.test_peer import ask, connect, silent
 from tests.node.world import World
 
 two = pytest.mark.brokers(2, journal_enable="true")

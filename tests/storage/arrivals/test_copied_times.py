@@ -14,9 +14,9 @@ from syncline.storage.arrivals.append_times import ALL_UNKNOWN, RECENT_MAX, STEP
 from syncline.storage.log import PartitionLog
 from syncline.storage.segments.reading import Slice
 from syncline.storage.settings import LogSettings
+from tests.storage.arrivals.test_append_times import BEGAN_MS, gaps, known, start_again, times
 from tests.storage.batches import KEY, TOPIC_ID, append, open_directory, truncate_to
 from tests.storage.recording_disk import RecordingDisk
-from tests.storage.test_append_times import BEGAN_MS, gaps, known, start_again, times
 
 LARGE = LogSettings(segment_bytes=1 << 30)
 SMALL = replace(LARGE, segment_bytes=760, index_interval_bytes=200)

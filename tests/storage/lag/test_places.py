@@ -22,10 +22,10 @@ from syncline.storage.log import PartitionLog
 from syncline.storage.segments.batch_walk import HeaderReader
 from syncline.storage.segments.reading import Slice
 from syncline.storage.settings import LogSettings
+from tests.storage.arrivals.test_append_times import BEGAN_MS, start_again
 from tests.storage.batches import KEY, TOPIC_ID, append, batch, open_directory, truncate_to
+from tests.storage.lag.test_byte_lag import KB, THOUSANDTH, append_sized
 from tests.storage.recording_disk import RecordingDisk, RecordingFile
-from tests.storage.test_append_times import BEGAN_MS, start_again
-from tests.storage.test_byte_lag import KB, THOUSANDTH, append_sized
 
 # Where a batch says which offset is its last.
 LAST_OFFSET_DELTA_POSITION = 23

@@ -25,7 +25,7 @@ from tests.storage.conftest import SMALL
 from tests.storage.crash_images import images
 from tests.storage.crash_story import Story, check
 from tests.storage.recording_disk import Image, RecordingDisk, RecordingFile
-from tests.storage.test_crash_images import cuts
+from tests.storage.recovery.test_crash_images import cuts
 
 # The wall clock when the first batch comes.
 BEGAN_MS = 1_700_000_000_000
