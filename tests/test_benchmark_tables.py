@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from benchmarks import run
 from benchmarks.pages import PAGE, with_table
 

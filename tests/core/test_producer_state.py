@@ -101,6 +101,14 @@ def test_g08_check_accepts_any_sequence_when_the_producer_is_unknown() -> None:
     assert ProducerTable().check(header(7)) is ACCEPTED
 
 
+def test_check_accepts_any_sequence_of_a_producer_without_an_epoch() -> None:
+    """Kafka compares sequences within an epoch, and -1 is none."""
+    table = ProducerTable()
+    table.record(header(0, producer_epoch=-1))
+
+    assert table.check(header(9, producer_epoch=-1)) is ACCEPTED
+
+
 def test_check_accepts_when_the_batch_has_no_producer() -> None:
     """Without a producer id there is no sequence to keep."""
     assert ProducerTable().check(header(-1, producer_id=-1, producer_epoch=-1)) is ACCEPTED

@@ -193,6 +193,14 @@ THROTTLE_FORM = (
             "2",
             "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
         ),
+        *(
+            (
+                "min.cleanable.dirty.ratio",
+                text,
+                f"Invalid value {text} for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+            )
+            for text in ("nan", "inf", "0_5", "0.5g", "1e", "0x1", ".", "\u00a00.5")
+        ),
         (
             "retention.ms",
             "9" * 5_000,
@@ -228,6 +236,7 @@ def test_bad_values_are_refused_in_kafkas_words(name: str, value: str, message: 
     [
         ("retention.ms", " 5 "),
         ("retention.ms", "+5"),
+        *(("min.cleanable.dirty.ratio", text) for text in ("0.5f", "0.5D", "0x1p-1", ".5", "1.", "5e-1", "\t0.5\n")),
         ("preallocate", " True "),
         ("cleanup.policy", ""),
         ("cleanup.policy", "delete,delete"),

@@ -126,7 +126,8 @@ class ProducerTable:
                 return Duplicate(stored.base_offset, stored.last_offset, stored.timestamp_ms)
         if refusal := _refusal_by_epoch(header, state):
             return refusal
-        if header.producer_epoch == state.producer_epoch and not _follows(state.last_sequence, header.base_sequence):
+        is_next = state.producer_epoch == NONE or _follows(state.last_sequence, header.base_sequence)
+        if header.producer_epoch == state.producer_epoch and not is_next:
             return Refused(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} "

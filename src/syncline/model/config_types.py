@@ -88,6 +88,15 @@ Check = Callable[[Value], Problem | None]
 _INTEGER_BITS: Final[Mapping[ConfigType, int]] = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 # No number needs more digits; Python refuses to parse thousands of them.
 _INTEGER: Final = re.compile(r"[+-]?\d{1,1000}\Z")
+# As Java's `Double.parseDouble` reads them.
+_DOUBLE: Final = re.compile(
+    r"(?P<number>[+-]?(?:NaN|Infinity|(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?))[dDfF]?"
+)
+_HEX_DOUBLE: Final = re.compile(
+    r"(?P<number>[+-]?0[xX](?:[0-9a-fA-F]{1,400}\.?[0-9a-fA-F]{0,400}|\.[0-9a-fA-F]{1,400})[pP][+-]?[0-9]{1,4})[dDfF]?"
+)
+# What Java's `String.trim` removes.
+BLANKS: Final = "".join(map(chr, range(0x21)))
 _HOST: Final = re.compile(r"[\w.:%-]+\Z")
 # The digits of a partition's or broker's number in a list of throttled replicas. Kafka takes any number of them, and
 # Python refuses to read some thousand.
@@ -123,7 +132,7 @@ class ConfigDefinition(Immutable):
 
     def parse(self, text: str) -> Value:
         """Return the value of `text`; raises `ConfigError`."""
-        value = self._parse_type(text.strip())
+        value = self._parse_type(text.strip(BLANKS))
         problem = None if self.check is None else self.check(value)
         if problem is not None:
             shown = _in_message(problem.value)
@@ -151,10 +160,11 @@ class ConfigDefinition(Immutable):
                 )
             return lowered == "true"
         if kind is ConfigType.DOUBLE:
-            try:
-                return float(text.replace("_", "?"))
-            except ValueError:
-                raise self._not_a_number(text) from None
+            if (match := _DOUBLE.fullmatch(text)) is not None:
+                return float(match["number"])
+            if (match := _HEX_DOUBLE.fullmatch(text)) is not None:
+                return float.fromhex(match["number"])
+            raise self._not_a_number(text)
         if kind is ConfigType.LIST:
             return tuple(_items(text)) if text else ()
         return text

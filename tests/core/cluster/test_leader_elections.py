@@ -36,6 +36,16 @@ def test_f06_preferred_leader_that_is_not_in_sync_is_not_available() -> None:
         assert world.t0 == partition(leader=2, isr=(2, 3))
 
 
+def test_message_about_an_unknown_topic_fits_into_any_answer() -> None:
+    """Guards: a name of 32,767 bytes and some words did not fit into a string of the old versions."""
+    world = World(image(partition()))
+    (answer,) = world.take(elect_leaders(world.image, world.settings, PREFERRED, (("x" * 32_767, (0,)),)))
+
+    assert answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.message is not None
+    assert len(answer.message) < 300
+
+
 def test_preferred_election_without_a_leader_takes_any_replica_that_may_lead() -> None:
     """There is no leader and AR[0] is away: a valid member leads, and that is a success, as in Kafka."""
     world = World(image(partition(leader=-1, isr=(2,)), active=(2, 3), fenced=(1,)), NO_ELR)

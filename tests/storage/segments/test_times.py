@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from syncline.model.ids import Offset
-from syncline.records.batch import BatchHeader, stamp
-from syncline.records.builder import BatchBuilder
-from syncline.records.compression import Codec
+from syncline.records.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, stamp
+from syncline.records.builder import BatchBuilder, assemble
+from syncline.records.compression import Codec, compress
+from syncline.records.varint import write_signed
 from syncline.storage.log import PartitionLog
 from syncline.storage.segments.times import TimestampedOffset
 from tests.storage.batches import append
@@ -102,6 +103,54 @@ def test_offset_for_time_looks_into_compressed_batches(disk: RecordingDisk, log:
     log.raise_log_start(Offset(2))
     assert offset_for_time(disk, log, 15) == TimestampedOffset(Offset(2), 20, 0)  # type: ignore[arg-type]
     assert offset_for_time(disk, log, 25) is None
+
+
+def malformed(deltas: tuple[tuple[int, int], ...] | None, compression: Codec = Codec.GZIP) -> bytearray:
+    """Return two records with these deltas of offset and time, at 20 and 30 ms by their header; None: no records."""
+    builder = BatchBuilder()
+    builder.append(20, b"k", b"v")
+    builder.append(30, b"k", b"v")
+    header = BatchHeader.parse(builder.build(compression))
+    records = bytearray(b"these are no records")
+    if deltas is not None:
+        records = bytearray()
+        for offset_delta, time_delta in deltas:
+            body = bytearray(1)
+            for number in (time_delta, offset_delta, -1, -1, 0):
+                write_signed(body, number)
+            write_signed(records, len(body))
+            records += body
+        records = bytearray(compress(compression, records)) if compression else records
+    size_bytes = HEADER_BYTES + len(records)
+    return assemble(header._replace(batch_length=size_bytes - OVERHEAD_BYTES), records)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(malformed(None), id="no-gzip"),
+        pytest.param(malformed(((0, 0), (1, 2**63 - 1))), id="time-beyond-64-bits"),
+        pytest.param(malformed(((0, 2**63 - 1), (1, 10)), Codec.NONE), id="time-beyond-64-bits-not-compressed"),
+        pytest.param(malformed(((2**30, 0), (2**30 + 1, 10))), id="offsets-far-away"),
+        pytest.param(malformed(((-5, 0), (-4, 10))), id="offsets-before-the-batch"),
+    ],
+)
+def test_of_a_malformed_batch_the_header_alone_is_believed(
+    batch: bytearray, disk: RecordingDisk, log: PartitionLog
+) -> None:
+    """Guards: such a batch, which is stored unopened, made each look-up by time fail that reached it, for good."""
+    append(log, timestamp_ms=10)
+    stamp(batch, 0, 1, 0)
+    log.append_as_leader(batch, BatchHeader.parse(batch))
+    append(log, timestamp_ms=25)
+    log.high_watermark = log.log_end
+
+    found = offset_for_time(disk, log, 29)
+    assert found == TimestampedOffset(Offset(1), 30, 0)  # type: ignore[arg-type]
+    assert offset_of_max_timestamp(disk, log) == TimestampedOffset(Offset(2), 30, 0)  # type: ignore[arg-type]
+    log.raise_log_start(Offset(2))
+    assert offset_for_time(disk, log, 29) == TimestampedOffset(Offset(2), 30, 0)  # type: ignore[arg-type]
+    assert offset_for_time(disk, log, 31) is None
 
 
 def test_offset_of_max_timestamp_is_the_first_of_equals(disk: RecordingDisk, timed_log: PartitionLog) -> None:

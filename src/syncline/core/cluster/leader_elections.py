@@ -17,6 +17,7 @@ from uuid import UUID
 from syncline.core.cluster.decision import Decision, Why, topic_rules
 from syncline.core.cluster.elections import ElectionKind, next_state
 from syncline.core.cluster.standing import acceptable_in, fitness_in
+from syncline.core.cluster.topic_names import NAME_LENGTH_MAX
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.model.immutable import Immutable
@@ -61,7 +62,7 @@ def elect_leaders(
         topic = image.topics.get(name)
         for index in partitions:
             if topic is None:
-                message = f"No such topic as {name}"
+                message = f"No such topic as {name[:NAME_LENGTH_MAX]}"
                 results.append(ElectionResult(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
                 continue
             if not 0 <= index < len(topic.partitions):

@@ -3,7 +3,8 @@
 One hard idea: timestamps need not rise, so "the first record not older than t"
 is the first in offset order. A segment's largest timestamp shows whether it can
 hold one, its time index where to start, and the largest timestamp in a header
-which batch to open.
+which batch to open. A leader stores compressed batches unopened: of one that turns
+out to be malformed, its header alone is believed.
 
 Everything here works on plain values (`Place`), so that a worker may do it while
 the log is in use. Units: milliseconds; offsets count records.
@@ -11,15 +12,18 @@ Source: KIP-33, KIP-79 (by time), KIP-734 (largest timestamp).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from syncline.model.ids import LeaderEpoch, Offset
 from syncline.records import record
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
+from syncline.records.errors import DecodeError
 from syncline.storage.disk import Disk
 from syncline.storage.segments.batch_walk import walk
 from syncline.storage.segments.index import OffsetIndex, TimeIndex
+
+TIMESTAMP_MAX_MS: Final = 2**63 - 1
 
 
 class TimestampedOffset(NamedTuple):
@@ -82,12 +86,17 @@ def first_at_or_after(places: Sequence[Place], timestamp_ms: int, log_start: Off
 
 
 def _first_in(data: Buffer, header: BatchHeader, timestamp_ms: int, log_start: Offset) -> TimestampedOffset | None:
-    found = record.first_at_or_after(data, 0, header, timestamp_ms)
-    if found is not None and found[0] < log_start:
-        # The log begins inside this batch: look only at the records from the log start on.
-        left = (each for each in record.read_records(data, 0, header) if each.offset >= log_start)
-        found = next(((each.offset, each.timestamp_ms) for each in left if each.timestamp_ms >= timestamp_ms), None)
-    return None if found is None else _result(found, header)
+    # A consumer that reads from there misses nothing.
+    claimed = (max(header.base_offset, log_start), header.max_timestamp)
+    try:
+        found = record.first_at_or_after(data, 0, header, timestamp_ms)
+        if found is not None and header.base_offset <= found[0] < log_start:
+            # The log begins inside this batch: look only at the records from the log start on.
+            left = (each for each in record.read_records(data, 0, header) if each.offset >= log_start)
+            found = next(((each.offset, each.timestamp_ms) for each in left if each.timestamp_ms >= timestamp_ms), None)
+    except DecodeError:
+        found = claimed
+    return None if found is None else _result(found if _is_possible(found, header) else claimed, header)
 
 
 def latest(places: Sequence[Place]) -> TimestampedOffset | None:
@@ -98,10 +107,23 @@ def latest(places: Sequence[Place]) -> TimestampedOffset | None:
     for place in places:
         if place.max_timestamp_ms == largest_ms:
             for data, header in place.batches_with(largest_ms):
-                # A compressed batch may claim a time that none of its records has.
-                found = record.latest(data, 0, header) or (header.last_offset, largest_ms)
-                return _result(found, header)
+                return _result(_latest_in(data, header, largest_ms), header)
     return None
+
+
+def _latest_in(data: Buffer, header: BatchHeader, largest_ms: int) -> tuple[int, int]:
+    # A compressed batch may claim a time that none of its records has.
+    claimed = (header.last_offset, largest_ms)
+    try:
+        found = record.latest(data, 0, header)
+    except DecodeError:
+        return claimed
+    return claimed if found is None or not _is_possible(found, header) else found
+
+
+def _is_possible(found: tuple[int, int], header: BatchHeader) -> bool:
+    offset, timestamp_ms = found
+    return header.base_offset <= offset <= header.last_offset and timestamp_ms <= TIMESTAMP_MAX_MS
 
 
 def _result(found: tuple[int, int], header: BatchHeader) -> TimestampedOffset:
