@@ -1,12 +1,16 @@
 """`fault add`, `list` and `clear`: their output, and how they refuse invalid options."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from syncline.local.control import Control, ControlError
 from syncline.local.faults import Faults
+from syncline.local.named_brokers import NamedBrokers
 from syncline.node.faults.table import KINDS
 from tests.cli.terminal import as_json, call, refusal, refused, run, succeed
 from tests.cluster import LocalCluster
@@ -90,7 +94,7 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add api-error --error 3", "api-error needs --api."),
         ("add api-error --api produce --error ODD", "'error' is one of Kafka's error codes"),
         ("add api-drop-reply --api post", "there is no request 'post'. Known: PRODUCE, FETCH"),
-        ("add api-disconnect", "api-disconnect needs --api."),
+        ("add api-disconnect", "api-disconnect needs --api or --client or --topic."),
         ("add api-disconnect --api fetch --listener both", "'listener' is not among client, internal"),
         ("add pause", "pause needs --broker."),
         ("add pause --broker all", "pause takes one broker, not 1, 2, 3."),
@@ -132,6 +136,32 @@ def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) 
     assert shown.returncode == 0
     assert "disk-fail at broker 1, 2, 3" in shown.stdout
     assert "the fault has begun, but there is no partition 3 of 'nowhere'." in shown.stderr
+
+
+def test_clear_fails_while_a_broker_may_still_have_the_fault(
+    at: tuple[str, str], three_brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards: "cleared", and exit code 0, although one of three brokers had not answered and kept the fault."""
+    succeed("fault", "add", "disk-fail", "--topic", "not-there", "--id", "stays", *at)
+    silent = NamedBrokers(three_brokers.directory).controls[2]
+    answers = Control.call
+
+    def call_others(control: Control, verb: str, **fields: Any) -> Any:
+        if control.port == silent.port:
+            raise ControlError("broker 2 does not answer within 10 s")
+        return answers(control, verb, **fields)
+
+    monkeypatch.setattr(Control, "call", call_others)
+    with warnings.catch_warnings():
+        # As in `terminal.call`.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from syncline.cli.commands import command_line
+    with pytest.raises(SystemExit) as ended:
+        command_line()(["fault", "clear", "--json", *at])
+    assert ended.value.code == 1
+
+    monkeypatch.undo()
+    assert [fault["id"] for fault in as_json("fault", "clear", *at)["cleared"]] == ["stays"]
 
 
 def test_fault_help_names_every_kind() -> None:

@@ -117,6 +117,16 @@ def test_from_and_until_choose_a_range(make_topic: Callable[..., str], at: tuple
     assert "has partitions 0 to 0, not 7" in refusal("consume", topic, "-p", "7", *at)
 
 
+def test_time_that_a_group_takes_to_form_is_not_time_without_records(
+    make_topic: Callable[..., str], at: tuple[str, str]
+) -> None:
+    """Guards: with --timeout 1 a new group showed nothing, as its first member waits three seconds for others."""
+    topic = make_topic()
+    put(topic, *at, given="1\n2\n")
+
+    assert succeed("consume", topic, "--group", f"g-{topic}", "--timeout", "1", *at) == "1\n2\n"
+
+
 def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None:
     """The group commits exactly what was shown: the next member shows the rest, each record once."""
     put(topic, *at, given="".join(f"{number}\n" for number in range(10)))

@@ -31,6 +31,8 @@ from syncline.local.layout import LocalClusterError
 
 POLL_S = 0.2
 BATCH = 500
+# To join a group takes some seconds: the first members wait for others (`group.initial.rebalance.delay.ms`).
+JOIN_S = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +55,19 @@ class Reading:
     shown: int = 0
     # The offset after the last record shown, of partitions with something to commit.
     to_commit: dict[int, int] = field(default_factory=dict)
+    # Since when there are partitions to read from; None while a group is joined.
+    assigned_s: float | None = 0.0
+
+    def joined(self, _consumer: Any, _partitions: Any) -> None:
+        """Record that the group has assigned partitions."""
+        self.assigned_s = time.monotonic()
+
+    def is_idle_since(self, began_s: float) -> bool:
+        """Whether no record arrived for as long as --timeout says; to join a group takes seconds more."""
+        if self.timeout_s is None:
+            return False
+        since_s = began_s + JOIN_S if self.assigned_s is None else max(began_s, self.assigned_s)
+        return time.monotonic() - since_s >= self.timeout_s
 
     @property
     def is_done(self) -> bool:
@@ -161,7 +176,8 @@ def _start(
     if stop is not None:
         reading.stops = dict.fromkeys(partitions, stop) if isinstance(stop, int) else dict(highs)
     if reading.group is not None:
-        guarded("cannot join the group", lambda: consumer.subscribe([reading.topic]))
+        reading.assigned_s = None
+        guarded("cannot join the group", lambda: consumer.subscribe([reading.topic], on_assign=reading.joined))
         return
     if isinstance(start, int):
         starts = dict.fromkeys(partitions, start)
@@ -191,7 +207,7 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
             wanted = BATCH if reading.limit is None else min(BATCH, reading.limit - reading.shown)
             messages += consumer.consume(wanted - 1, 0) if wanted > 1 else []
             break
-        if reading.timeout_s is not None and time.monotonic() - began_s >= reading.timeout_s:
+        if reading.is_idle_since(began_s):
             return False
     lines: list[bytes] = []
     for message in messages:

@@ -94,13 +94,18 @@ def clear(
     cleared = faults.clear(fault_id)
     _check_answered(faults, cleared)
     if as_json:
-        print(json.dumps({"cleared": [fault.as_json() for fault in cleared]}))
-        return
-    _say_who_is_silent(faults)
-    for fault in cleared:
-        say(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
-    if not cleared:
-        say("no faults")
+        silent = {str(broker): why for broker, why in faults.silent.items()}
+        print(json.dumps({"cleared": [fault.as_json() for fault in cleared], "silent": silent}))
+    else:
+        for fault in cleared:
+            say(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
+        if not cleared and not faults.silent:
+            say("no faults")
+        _say_who_is_silent(faults)
+    if faults.silent:
+        who = counted(len(faults.silent), "broker")
+        print(f"syncline: {who} did not answer and may still have a fault: repeat the command.", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from syncline.local.control import Control, ControlError
 from syncline.local.layout import LocalClusterError
@@ -32,6 +32,9 @@ from syncline.node.faults.table import (
     Node,
     Place,
 )
+
+# A broker whose writes are slow on purpose answers between two of them.
+CLEAR_TIMEOUT_S: Final = 10.0
 
 
 @dataclass
@@ -261,11 +264,11 @@ class Faults:
         self.answered = 0
         for broker_id, control in NamedBrokers(self.directory).controls.items():
             try:
-                answer = control.call("faults.list", timeout_s=LOOK_TIMEOUT_S)
+                answer = control.call("faults.list", timeout_s=CLEAR_TIMEOUT_S)
                 self.answered += 1
                 if fault_id is not None and all(row["id"] != fault_id for row in answer["faults"]):
                     continue
-                answer = control.call("faults.clear", id=fault_id, timeout_s=LOOK_TIMEOUT_S)
+                answer = control.call("faults.clear", id=fault_id, timeout_s=CLEAR_TIMEOUT_S)
             except ControlError as error:
                 silent[broker_id] = str(error)
                 continue
@@ -297,7 +300,8 @@ def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
     for names in kind.needs:
         first, *others = names.split(" ")
         if not any(given.get(name) for name in (first, *others)):
-            raise LocalClusterError(f"{kind.name} needs {OPTIONS[first].flag}.")
+            flags = " or ".join(OPTIONS[name].flag for name in (first, *others))
+            raise LocalClusterError(f"{kind.name} needs {flags}.")
 
 
 def _fields(kind: FaultKind, given: Mapping[str, Any]) -> dict[str, Any]:

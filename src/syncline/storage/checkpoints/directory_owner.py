@@ -47,7 +47,11 @@ def claim(
     if version != VERSION:
         raise StorageError(
             f"{properties_path} is of version {version or 'unknown'}, and only version {VERSION} is known here: "
-            + ("it is from an old Apache Kafka with ZooKeeper. " if version == "0" else "another program wrote it. ")
+            + (
+                "it is from an old Apache Kafka with ZooKeeper. "
+                if version == "0"
+                else "a newer release or another program wrote it. "
+            )
             + "Use another directory, or the program that wrote this one."
         )
     for name in ("cluster.id", "node.id"):
