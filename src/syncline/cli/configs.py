@@ -83,7 +83,7 @@ def alter(
 ) -> None:
     """Change the configuration of a topic or of brokers.
 
-    NAME `all` with the type `broker` means every broker of the cluster.
+    NAME `all` with KIND `broker` means every broker of the cluster.
     """
     if not changes and not removals:
         raise LocalClusterError("nothing to alter: give --set NAME=VALUE or --unset NAME.")

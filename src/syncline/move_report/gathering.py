@@ -26,7 +26,7 @@ from syncline.move_report.copies import endings, histories, usual_interval_ms
 from syncline.move_report.facts import Ending, Facts, Mark, Step, Wait
 from syncline.move_report.held_back import stretches
 from syncline.move_report.moves import MoveSpan
-from syncline.move_report.parts import part_facts
+from syncline.move_report.roles import part_facts
 from syncline.reassign.amounts import rate_words, span_words
 
 # A bin has one of these lengths, and there are at most so many: more could not be told apart.

@@ -32,16 +32,14 @@ from syncline.node.channel.metadata_stream import OnImage
 from syncline.node.clients.listening import Listening
 from syncline.node.clock import Clock
 from syncline.node.handlers import Handlers, RunLater
-from syncline.node.lag.cache_window import NOTE_INTERVAL_MS
+from syncline.node.housekeeping import start_housekeeping
 from syncline.node.links.links import Links
 from syncline.node.loop.clockwork import Clockwork
 from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.partitions.log_settings import log_settings
 from syncline.node.probe import Probe
 from syncline.node.serving.connection import Connection
-from syncline.node.serving.request import Steps
 from syncline.storage.disk import Disk
-from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -52,8 +50,8 @@ log = logging.getLogger("syncline.node")
 
 CONTROLLED_SHUTDOWN_S: Final = 5.0
 # When all brokers stop together: how long followers have to fetch the rest, and how often the node checks that.
-EVEN_S: Final = 2.0
-EVEN_LOOK_S: Final = 0.002
+CATCH_UP_S: Final = 2.0
+CATCH_UP_LOOK_S: Final = 0.002
 # The most that forwarding adds to a request: two headers and a client id of ours.
 FORWARDING_BYTES: Final = 1_024
 
@@ -266,11 +264,11 @@ class Node:
         broker = self.broker
         broker.append_no_more()
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + EVEN_S
+        deadline_s = loop.time() + CATCH_UP_S
         while not broker.replicas.followers_have_everything():
             if loop.time() > deadline_s:
                 return False
-            await asyncio.sleep(EVEN_LOOK_S)
+            await asyncio.sleep(CATCH_UP_LOOK_S)
         return await broker.controller.leave_with_all(CONTROLLED_SHUTDOWN_S)
 
     async def serve(self, name: str, where: Listen) -> None:
@@ -315,69 +313,11 @@ class Node:
         await listening.open()
         return listening
 
-    # Periodic work.
-
     def _start_clockwork(self) -> None:
         if self._is_stopping:
             return
-        broker = self.broker
-        config = broker.config
-        every = (clockwork := Clockwork(asyncio.get_running_loop(), self._holds)).every
-        self._clockwork = clockwork
-        self.broker.isr_ticks.start()
-        self.broker.replicas.scrubber.start()
-        every(
-            "high-watermarks",
-            config.replica_high_watermark_checkpoint_interval_ms,
-            lambda: self.broker.logs.checkpoint_high_watermarks(later=True),
-        )
-        every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
-        every(
-            "append-times",
-            config.lag_append_times_flush_interval_ms,
-            broker.logs.save_append_times,
-        )
-        every("retention", config.log_retention_check_interval_ms, self._apply_retention)
-        every("sweep", 10_000, self._sweep)
-        clients = self.broker.dispatcher.clients
-        every("connections", clients.sweep_interval_ms, clients.sweep)
-        every("producers", 600_000, self._expire_producers)
-        self.broker.lag.start(every)
-        every("cache", NOTE_INTERVAL_MS, self.broker.cache.note)
-        self.broker.reporting.start(every, broker.fetching.lag, self.broker.isr_ticks.active)
-
-    def _sweep(self) -> Steps:
-        # Retention may have deleted what kept a log aside.
-        self.broker.replicas.offline.aside.look()
-        self.broker.replicas.mender.look()
-        yield from self.broker.logs.sweep(self._clock.mono_ms())
-
-    def _checkpoint(self) -> Steps:
-        self.broker.logs.checkpoint_recovery_points(later=True)
-        yield
-        self.broker.logs.checkpoint_log_starts(later=True)
-
-    def _apply_retention(self) -> Steps:
-        for partition in list(self.broker.partitions.values()):
-            yield
-            # It may have gone since the last slice.
-            if partition.is_offline or self.broker.partitions.get(partition.key) is not partition:
-                continue
-            now_ms, log_start = self._clock.wall_ms(), partition.log.log_start
-            try:
-                for segment in partition.log.retention(now_ms):
-                    log.info("%s: deleted segment %s", partition.key, segment)
-            except StorageError as error:
-                # A failed log must not prevent the cleaning of others; what was refused is tried again.
-                log.warning("%s: retention failed: %s", partition.key, error)
-            if partition.log.log_start != log_start:
-                partition.watchers.log_start_moved()
-
-    def _expire_producers(self) -> Steps:
-        for partition in list(self.broker.partitions.values()):
-            now_ms = self._clock.wall_ms()
-            partition.log.producers.expire(now_ms, self.broker.config.producer_id_expiration_ms)
-            yield
+        clockwork = self._clockwork = Clockwork(asyncio.get_running_loop(), self._holds)
+        start_housekeeping(self.broker, self._clock, clockwork.every)
 
 
 def _carry_on(_reason: str) -> None:

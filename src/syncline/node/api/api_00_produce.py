@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.counting.counters import TopicCounters
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.node.partitions.partition import Partition
 from syncline.node.producing.appending import append_batch
 from syncline.node.producing.pending_produce import PendingProduce, Producing

@@ -12,7 +12,7 @@ from syncline.core.replication.truncation import check_leader_epoch
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
 from syncline.node.loop.gather import Gather
-from syncline.node.loop.parts import dropped_in_steps, made_in_steps
+from syncline.node.loop.list_parts import dropped_in_steps, made_in_steps
 from syncline.node.partitions.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.storage.segments.times import TimestampedOffset

@@ -16,7 +16,7 @@ from syncline.core.cluster.topic_names import Collisions, what_is_wrong
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, Topic
-from syncline.node.loop.parts import made_in_steps
+from syncline.node.loop.list_parts import made_in_steps
 from syncline.node.metadata.metadata_rows import INTERNAL, RowInSteps, TopicsInSteps
 from syncline.node.metadata.topic_creation import UNDER_WAY_MAX
 from syncline.node.serving.request import DECODED_AT_ONCE_BYTES

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from syncline.core.groups.records import CommittedOffset
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import NONE, Offset
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from syncline.core.groups.messages import DeleteReply
 from syncline.model.errors import ErrorCode
 from syncline.node.loop.gather import Gather
-from syncline.node.loop.parts import made_in_steps
+from syncline.node.loop.list_parts import made_in_steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 

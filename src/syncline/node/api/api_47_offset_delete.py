@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
-from syncline.node.loop.parts import decide_parts, in_parts
+from syncline.node.loop.list_parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
 

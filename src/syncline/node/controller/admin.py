@@ -27,7 +27,7 @@ from syncline.model.metadata import NO_TOPIC_ID, Change, ConfigsChanged, Metadat
 from syncline.model.reasons import Reason
 from syncline.node.controller.active import ActiveController
 from syncline.node.controller.admin_requests import AdminRequest, Fields, Reply, decide_in_parts, is_over
-from syncline.node.loop.parts import in_independent_parts, in_parts, made_in_steps
+from syncline.node.loop.list_parts import in_independent_parts, in_parts, made_in_steps
 from syncline.node.serving.request import Steps
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows, SharedRows

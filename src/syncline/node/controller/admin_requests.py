@@ -12,7 +12,7 @@ from syncline.core.cluster.decision import Decision
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MetadataImage
 from syncline.node.controller.active import ActiveController
-from syncline.node.loop.parts import decide_parts
+from syncline.node.loop.list_parts import decide_parts
 from syncline.wire.api import ApiKey
 
 _Item = TypeVar("_Item")

@@ -17,7 +17,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.model.metadata import BrokerRecord
 from syncline.node.controller.active import ActiveController
-from syncline.node.loop.parts import made_in_steps
+from syncline.node.loop.list_parts import made_in_steps
 from syncline.wire.rows import Rows
 
 METADATA_TOPIC: Final = "__cluster_metadata"

@@ -25,7 +25,7 @@ from syncline.model.ids import NONE
 from syncline.model.metadata import MetadataImage, MoveRecord, PartitionRecord, Topic
 from syncline.node.controller.active import ActiveController
 from syncline.node.controller.admin_requests import AdminRequest, Fields, Reply, decide_in_parts, is_over
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.node.serving.request import Steps
 from syncline.wire.rows import Rows
 

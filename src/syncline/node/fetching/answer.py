@@ -14,7 +14,7 @@ from syncline.node.fetching.counted_lag import take_empty_sample, take_samples
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.wire.endpoints import NodeEndpoint
 from syncline.wire.fetch import FetchRequest
 from syncline.wire.fetch_response import (

@@ -22,7 +22,7 @@ from syncline.core.fetching.session_bytes import Payer
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerEpoch, BrokerId
 from syncline.node.fetching.serving import FetchServing
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.wire.fetch import FetchRequest
 
 # Partitions, and what the reader wants of them.

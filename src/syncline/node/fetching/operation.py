@@ -28,7 +28,7 @@ from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
 from syncline.node.fetching.throttled import ThrottledReads
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.node.partitions.partition import Partition
 from syncline.wire.fetch import FetchRequest
 

@@ -1,13 +1,14 @@
 """Group lag, created with the first group: a broker without groups does not import its code."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
 from syncline.node.lag.read_positions import SWEEP_MS, ReadPositions
 from syncline.node.links.links import Links
+from syncline.node.loop.clockwork import Every
 from syncline.node.loop.tasks import Tasks
 from syncline.node.metadata.cluster_view import ClusterView
 from syncline.node.metadata.live_configs import LiveConfigs
@@ -15,21 +16,14 @@ from syncline.node.partitions.partition import Partition
 from syncline.storage.disk import Disk
 
 if TYPE_CHECKING:
+    from syncline.node.lag.assembly import Parts
     from syncline.node.lag.cluster_groups import ClusterGroups
     from syncline.node.lag.commits import Commits, TermCommits
     from syncline.node.lag.group_lag import GroupLag
     from syncline.node.lag.group_rows import GroupRows
     from syncline.node.lag.members import DescribesGroups
-    from syncline.node.lag.parts import Parts
     from syncline.node.lag.standings import Standings
     from syncline.node.lag.survey import Surveys
-
-
-class Every(Protocol):
-    """What repeats work."""
-
-    def __call__(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do `work` once per interval."""
 
 
 class LagOnDemand:
@@ -102,7 +96,7 @@ class LagOnDemand:
 
     def _ensured(self) -> "Parts":
         if self._parts is None:
-            from syncline.node.lag.parts import assemble
+            from syncline.node.lag.assembly import assemble
 
             self._parts = assemble(
                 broker_id=self._broker_id,

@@ -10,7 +10,7 @@ work is sliced, too, at the same steps in every run.
 import asyncio
 import logging
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, Protocol
 
 from syncline.node.loop.loop_holds import LoopHolds
 
@@ -22,6 +22,13 @@ STEPS_PER_SLICE: Final = 500
 
 # Returns the steps of work that takes long; anything else is done when it returns.
 Work = Callable[[], object]
+
+
+class Every(Protocol):
+    """What repeats work."""
+
+    def __call__(self, name: str, interval_ms: int, work: Work, *, is_once: bool = False) -> None:
+        """Do `work` once per interval, or only once."""
 
 
 class Clockwork:

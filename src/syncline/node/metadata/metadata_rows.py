@@ -12,7 +12,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, JOURNAL_TOPIC, BrokerId
 from syncline.model.metadata import MetadataImage, PartitionRecord, Topic
 from syncline.model.tables import shrink
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from syncline.wire.metadata import (
     MetadataPartition,

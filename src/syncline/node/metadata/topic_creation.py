@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC
 from syncline.model.tables import shrink
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.node.loop.tasks import Tasks
 from syncline.node.metadata.cluster_view import ClusterView
 from syncline.node.metadata.live_configs import LiveConfigs

@@ -15,7 +15,7 @@ from syncline.core.replication.leader import LeaderPartition
 from syncline.model.events import FollowerProgress
 from syncline.model.ids import JOURNAL_TOPIC, NONE, BrokerId, Offset, TopicPartition
 from syncline.node.clock import Clock
-from syncline.node.loop.parts import in_parts
+from syncline.node.loop.list_parts import in_parts
 from syncline.node.metadata.live_configs import LiveConfigs
 from syncline.node.partitions.partition import Partition
 from syncline.node.serving.request import Steps

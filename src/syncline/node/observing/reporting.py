@@ -1,24 +1,17 @@
 """What a broker reports of itself, put together: its journal, its observations, and samples for the journal."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from syncline.node.basis import Basis
 from syncline.node.counting.acknowledgements import AcknowledgementSampler
 from syncline.node.lag.fetch_lag import FetchLag
 from syncline.node.lag.fetch_sampler import FetchLagSampler
+from syncline.node.loop.clockwork import Every
 from syncline.node.metadata.topic_creation import TopicCreation
 from syncline.node.observing.journal import Journal
 from syncline.node.observing.observer import ObservedLeader, Observer
 from syncline.node.observing.progress import ProgressSampler
 from syncline.node.partitions.partition import Partition
-
-
-class Every(Protocol):
-    """What repeats work."""
-
-    def __call__(self, name: str, interval_ms: int, work: Callable[[], object], *, is_once: bool = False) -> None:
-        """Do `work` once per interval, or only once."""
 
 
 class Reporting:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from syncline.node.loop.parts import DROPPED_AT_ONCE, decide_parts, dropped_in_steps, in_independent_parts, in_parts
+from syncline.node.loop.list_parts import (
+    DROPPED_AT_ONCE,
+    decide_parts,
+    dropped_in_steps,
+    in_independent_parts,
+    in_parts,
+)
 
 
 class Kept:
