@@ -1,12 +1,15 @@
 """What no linter checks: every module is used, classes and modules stay readable, invariants are asserted."""
 
 import ast
+import re
 from typing import Final
 
 import pytest
 
 from tests.architecture import syntax
 
+# Long tables, whose rows stand in groups.
+TABLES: Final = frozenset({"node/metrics/lag_table.py", "node/metrics/table.py"})
 METHODS_MAX: Final = 25
 ATTRIBUTES_MAX: Final = 20
 LINES_MAX: Final = 500
@@ -56,3 +59,12 @@ def test_assertions_have_messages() -> None:
     ]
 
     assert silent == []
+
+
+def test_sections_are_modules() -> None:
+    """A comment that is a title, between two empty lines, says that a module has parts: they could be modules."""
+    banner = re.compile(r"\n\n *# [A-Z][A-Za-z ,'-]{2,60}\.?\n\n")
+    titled = {path for path in syntax.modules() if banner.search((syntax.SOURCE / path).read_text())}
+
+    assert titled - TABLES == set()
+    assert TABLES - titled == set()

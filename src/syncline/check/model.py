@@ -112,8 +112,6 @@ class Model:
         self._elect(state, steps)
         return steps
 
-    # Leaders
-
     def _produce(self, state: State, me: int, steps: list[Step]) -> None:
         """A leader appends a producer's record, numbered and stamped with the epoch."""
         if state.produced == self.bounds.records:
@@ -173,8 +171,6 @@ class Model:
                 replica = (role, epoch, leader, isr | bit, mark, log, known_ends)
                 after = state._replace(replicas=_put(state.replicas, me, replica), isr=isr | bit)
                 steps.append(Step(("expand", me, other), after, None))
-
-    # Followers
 
     def _ask_leader(self, state: State, me: int, steps: list[Step]) -> None:
         role, epoch, leader, _, _, _, _ = state.replicas[me]
@@ -267,8 +263,6 @@ class Model:
         replicas = _put(state.replicas, me, (role, epoch, leader, isr, mark, log, known_ends))
         steps.append(Step(("apply", me, NONE), _with(state, replicas, answers, state.committed), None))
 
-    # Roles
-
     def _learn(self, state: State, me: int, steps: list[Step]) -> None:
         """A replica learns the announcement of a newer epoch, perhaps not the newest, and takes its role in it."""
         role, epoch, _, _, mark, log, _ = state.replicas[me]
@@ -316,8 +310,6 @@ class Model:
                 )
                 steps.append(Step(("elect" if is_down else "transfer", other, state.epoch + 1), after, None))
 
-    # Faults
-
     def _crash(self, state: State, me: int, steps: list[Step]) -> None:
         """A process dies; its log, high watermark and epoch survive. A power cut also takes the tail of the log."""
         _, epoch, _, _, mark, log, _ = state.replicas[me]
@@ -336,8 +328,6 @@ class Model:
         _, epoch, leader, isr, mark, log, known_ends = state.replicas[me]
         replicas = _put(state.replicas, me, (WAITING, epoch, leader, isr, mark, log, known_ends))
         steps.append(Step(("restart", me, NONE), _with(state, replicas, state.answers, state.committed), None))
-
-    # Between steps
 
     def violated_in(self, state: State) -> Property | None:
         """Return the property that `state` itself violates, if any, whatever the history."""

@@ -91,8 +91,6 @@ class LabCluster:
         self._keeper.stdout.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # Starting and ending.
-
     def start(self, broker_id: int, config: Mapping[str, str] | None = None) -> None:
         """Start a broker; `is_serving` turns true when it serves."""
         assert self.processes[broker_id].is_gone, f"broker {broker_id} runs already"
@@ -141,8 +139,6 @@ class LabCluster:
             process.state = "dead"
             process.is_gone = True
             process.is_serving = False
-
-    # Queries and files.
 
     def control(self, broker_id: int) -> Control:
         """Return the control API of a broker."""

@@ -141,8 +141,6 @@ class Stage:
             client.close()
         self.story.lasted_s = self.now_s
 
-    # Steps.
-
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[Step]:
         """Play one step: the body acts and waits."""
@@ -156,8 +154,6 @@ class Stage:
             step.replicas = dict(self.replicas)
         for line in lines_of(step, self.story.lanes):
             self._say(line)
-
-    # Observing and waiting.
 
     def look(self) -> dict[int, Replica]:
         """Query all running brokers, and record changes."""
@@ -214,8 +210,6 @@ class Stage:
             f"{named(each, self.story.lanes)} at LEO {end} HW {mark}" for each, (end, mark) in ends.items()
         )
         self.until(lambda: all(self.replicas[each].ends == pair for each, pair in ends.items()), wanted)
-
-    # Acting.
 
     def mark(self, broker_id: int | None, label: str) -> None:
         """Record an action, for the picture."""
@@ -308,8 +302,6 @@ class Stage:
         before = self.replicas[broker_id]
         mark = min(before.high_watermark, log_end)
         self._keep(broker_id, replace(before, log_end=log_end, high_watermark=mark))
-
-    # The end.
 
     def read_contents(self) -> dict[int, list[str]]:
         """Return the values in each replica's files, committed or not; the picture shows them, too."""

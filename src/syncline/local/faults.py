@@ -145,8 +145,6 @@ class Faults:
         # How many brokers answered.
         self.answered = 0
 
-    # Beginning.
-
     def add(self, kind: str, **options: Unpack[FaultOptions]) -> Fault:
         """Begin a fault and return it once it takes effect; raises `LocalClusterError` with a sentence.
 
@@ -224,8 +222,6 @@ class Faults:
                     brokers[broker_id].call("faults.clear", id=fields["id"])
             raise
         return Fault(fields["id"], fields["kind"], rows, self)
-
-    # Looking and ending.
 
     def all(self) -> list[Fault]:
         """Return the pauses and all faults that the brokers know, including those that are over."""

@@ -196,8 +196,6 @@ class Broker:
 
         self.faults = FaultsOnDemand(make_faults)
 
-    # Callbacks that close the circles of dependence.
-
     def _image_came(self, new: MetadataImage, applied: Callable[[], None]) -> None:
         self._images.apply(new, applied)
 
@@ -208,8 +206,6 @@ class Broker:
         self.controller.set_config(config)
         self.hosting.configure()
         self.dispatcher.clients.configure(config)
-
-    # Views for handlers, metrics and verbs.
 
     @property
     def journal(self) -> Journal:
@@ -270,8 +266,6 @@ class Broker:
     def throttles(self) -> ReplicationThrottles:
         """Return what bounds replication from and to this broker."""
         return self.hosting.throttles
-
-    # After the first image, and stopping.
 
     def delete_strays(self) -> None:
         """Delete logs whose topic the cluster no longer has: it was deleted while this broker was down."""

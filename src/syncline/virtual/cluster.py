@@ -126,8 +126,6 @@ class VirtualCluster:
         self._all_processes.append(process)
         return process
 
-    # Starting and ending brokers
-
     def start(self, host: Host) -> None:
         """Start a broker on a host that has none."""
         assert host.process is None, f"{host.name} runs already"
@@ -218,8 +216,6 @@ class VirtualCluster:
             self.trace.record(self.loop.now_ns, "resume", host.broker_id)
             self.loop.release(host.process.resume())
 
-    # The state of the cluster
-
     def in_sync_everywhere(self, host: Host) -> bool:
         """Return whether the broker on this host is in the in-sync sets of all its partitions."""
         record = self.store.image.brokers.get(host.broker_id)  # type: ignore[call-overload]
@@ -244,8 +240,6 @@ class VirtualCluster:
         """Return the host of a partition's leader, according to the controller."""
         record = self.store.image.partition(key.topic, key.partition)
         return None if record is None else self.hosts.get(record.leader)
-
-    # The end
 
     async def stop(self) -> None:
         """Stop all brokers one after the other, as an operator does."""

@@ -57,8 +57,6 @@ class SimDisk:
         # Gets the path and the data of each append.
         self.on_append: Callable[[str, bytes], None] | None = None
 
-    # Checks
-
     @contextlib.contextmanager
     def inspected(self, *, may_open: bool) -> Iterator[None]:
         """Let a check read, unnoticed: nothing is drawn or recorded, and nothing fails but what a check must not do.
@@ -71,8 +69,6 @@ class SimDisk:
             yield
         finally:
             self._inspection = None
-
-    # Faults
 
     def fail_next(self, operation: str, error: int) -> None:
         """Let the next `append`, `read`, `sync`, `rename`, `open` or `truncate` fail once with this errno."""
@@ -132,8 +128,6 @@ class SimDisk:
             latency_ns += int(self._rng.random() * self.slow_ns_max)
         return latency_ns
 
-    # Paths
-
     @staticmethod
     def _names(path: str) -> list[str]:
         return [name for name in path.split("/") if name and name != "."]
@@ -162,8 +156,6 @@ class SimDisk:
     def _parent(self, path: str) -> tuple[Directory, str]:
         names = self._names(path)
         return self._directory("/".join(names[:-1])), names[-1]
-
-    # The port
 
     def open(self, path: str, *, create: bool = False) -> "SimFile":
         """Open a file."""

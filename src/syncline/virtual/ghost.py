@@ -51,8 +51,6 @@ class Ghost:
         self.violations: list[str] = []
         self.counts: dict[str, int] = {}
 
-    # For the checks
-
     def committed_end(self, key: TopicPartition) -> int:
         """Return the offset below which everything is committed."""
         committed = self._committed.get(key)
@@ -64,8 +62,6 @@ class Ghost:
         if reader is None:
             reader = self._raw[broker_id, key] = RawLog(self._hosts[broker_id].medium, self._log_directory, key)
         return reader
-
-    # Reports from brokers and the store
 
     def probe_of(self, host: Host, incarnation: int) -> Callable[[str, TopicPartition, int, int], None]:
         """Return the probe of one broker process."""
@@ -96,8 +92,6 @@ class Ghost:
                 was = known[record.partition] if record.partition < len(known) else None
                 if was is not record:
                     self._partition_changed(TopicPartition(name, record.partition), was, record)
-
-    # Checks
 
     def _violated(self, text: str) -> None:
         self.violations.append(f"{self._now_ns() / 1e9:.3f} s: {text}")

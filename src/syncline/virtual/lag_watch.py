@@ -65,8 +65,6 @@ class LagWatch:
         # When the next sweep is due.
         self.due_ns = SWEEP_NS
 
-    # What disks report.
-
     def appended(self, host: Host, path: str, data: bytes) -> None:
         """Record a write to a file of a host."""
         directory, _, name = path.rpartition("/")
@@ -91,8 +89,6 @@ class LagWatch:
         # The topics of clients; those of the cluster itself are written at any moment of a start, and in parts.
         is_watched = parent == self._log_directory and index.isdecimal() and not topic.startswith("_")
         return TopicPartition(topic, int(index)) if is_watched else None
-
-    # Questions.
 
     def sweep(self, now_ns: int) -> None:
         """Ask one replica of one partition for two places."""

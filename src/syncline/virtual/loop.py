@@ -204,8 +204,6 @@ class VirtualLoop(BaseEventLoop):
         self._spinning_at = SPIN_CALLBACKS
         self.spins = 0
 
-    # Time and handles
-
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self.now_ns / NS_PER_S
@@ -287,8 +285,6 @@ class VirtualLoop(BaseEventLoop):
         else:
             self._world_tasks.append(task)
         return task
-
-    # Turning
 
     @property
     def timer_count(self) -> int:
@@ -386,8 +382,6 @@ class VirtualLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Do nothing: there is no selector to wake."""
-
-    # The outside
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         """Refuse: threads run in real time, in an order that no seed can replay."""

@@ -135,8 +135,6 @@ class Network:
         """Have servers at this port send files unread, with what `make_sender` returns for each connection."""
         self._senders[port] = make_sender
 
-    # Links and faults
-
     def link(self, source: str, target: str) -> Link:
         """Return the link from `source` to `target`."""
         link = self._links.get((source, target))
@@ -188,8 +186,6 @@ class Network:
     def is_silent(self, host: str) -> bool:
         """Return whether `host` has lost power: not even its kernel answers."""
         return host in self._silent_hosts
-
-    # Listening and connecting
 
     def resolve(self, host: str) -> str:
         """Return the address of `host`, which is its name."""

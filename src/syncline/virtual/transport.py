@@ -123,8 +123,6 @@ class VirtualTransport(asyncio.Transport):
     def __repr__(self) -> str:
         return f"<VirtualTransport {self.outgoing.number} {self.host}>{self.peer_host}>"
 
-    # Starting
-
     def send_files_with(self, sender: object) -> None:
         """Give the protocol something that sends files: `get_extra_info("file_sender")`."""
         self._known["file_sender"] = sender
@@ -145,8 +143,6 @@ class VirtualTransport(asyncio.Transport):
         protocol.connection_made(self)
         if self._received and self._protocol is not None:
             self._network.loop.call_soon(self._deliver, context=self.context)
-
-    # Receiving
 
     def arrived(self, item: list[Data] | None) -> None:
         """Receive what came out of the peer's pipe."""
@@ -233,8 +229,6 @@ class VirtualTransport(asyncio.Transport):
             if self._received:
                 self._network.loop.call_soon(self._deliver, context=self.context)
 
-    # Sending
-
     def write(self, data: Buffer) -> None:
         """Send bytes; they are copied, so the buffer may be used again at once."""
         if self._is_closing or self._is_lost or not data:
@@ -288,8 +282,6 @@ class VirtualTransport(asyncio.Transport):
         if not self._end_is_sent and not self._is_closing:
             self._end_is_sent = True
             self.outgoing.send_end()
-
-    # Ending
 
     def is_closing(self) -> bool:
         """Return whether it is closed or will be."""

@@ -151,9 +151,6 @@ def _array(hint: Any) -> _Array | None:
     return _Array(item_type, is_nested, has_numbers, is_nullable)
 
 
-# Reading
-
-
 def decode_in_steps(
     entity_type: Entity,
     view: memoryview,
@@ -314,9 +311,6 @@ def _item_reader(item_type: Entity) -> tuple[Callable[..., Any], Callable[..., A
     from kio.serial import entity_reader
 
     return entity_reader(item_type), count_checker(item_type)
-
-
-# Writing
 
 
 def encode_in_steps(entity_type: Entity, fields: Mapping[str, Any]) -> Generator[None, None, bytes]:

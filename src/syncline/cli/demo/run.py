@@ -186,8 +186,6 @@ class DemoRun:
                 )
             time.sleep(0.1)
 
-    # Faults.
-
     def _inject_faults(self) -> None:
         total = self._flights.FLIGHT_COUNT
         self._wait_until(lambda: self._acknowledged > total * 0.15)

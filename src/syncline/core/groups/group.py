@@ -73,8 +73,6 @@ class Group:
         all_member_bytes.add(self.member_bytes)
         self._all_member_bytes = all_member_bytes
 
-    # Members
-
     def add(self, member: Member) -> None:
         """Add a member; the first one sets the protocol type and leads."""
         assert member.member_id not in self.members, f"{member.member_id} is in {self.group_id} already"
@@ -160,8 +158,6 @@ class Group:
         """Return whether all members have joined, so that the rebalance may complete."""
         return not self.pending and all(member.join_ticket is not None for member in self.members.values())
 
-    # Protocols
-
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return whether a member that offers this may join: an empty group takes any."""
         if self.state is GroupState.EMPTY:
@@ -203,8 +199,6 @@ class Group:
             topics.update(dict.fromkeys(names))
         return frozenset(topics)
 
-    # States
-
     def move_to(self, state: GroupState, *, wall_ms: int) -> None:
         """Change the state along a transition of the diagram."""
         assert state in _MOVES[self.state], f"{self.group_id} moves from {self.state.value} to {state.value}"
@@ -227,8 +221,6 @@ class Group:
             self.protocol_name = None
             self.move_to(GroupState.EMPTY, wall_ms=wall_ms)
         self.subscribed = self.read_subscriptions()
-
-    # Views
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
         """Return what the leader needs for the assignment."""

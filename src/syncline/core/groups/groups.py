@@ -64,8 +64,6 @@ class GroupShard:
         self._offsets = Offsets(self._groups, self._out, self._rebalance, watch)
         self.is_loaded = False
 
-    # Life of the coordinator
-
     def replay(self, key: bytes, value: bytes | None, at: Instant) -> None:
         """Apply one committed record; raises `GroupRecordError`."""
         assert not self.is_loaded, "a coordinator that leads writes the log, it does not read it"
@@ -156,8 +154,6 @@ class GroupShard:
         """Return the memory that the members of all groups take; 0 before the log is read."""
         return self._out.member_bytes.total
 
-    # Requests
-
     def join(self, ticket: Ticket, group_id: str, request: JoinRequest, at: Instant) -> tuple[Effect, ...]:
         """JoinGroup; the answer may wait for the end of a rebalance."""
         self._begin(at)
@@ -218,8 +214,6 @@ class GroupShard:
         self._begin(at)
         self._offsets.forget_topics(topics)
         return self._out.take()
-
-    # Answers without an event
 
     def offsets_of(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Return a group's committed offsets by topic and partition."""

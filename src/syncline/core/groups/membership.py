@@ -51,8 +51,6 @@ class Membership:
         self._rebalance = rebalance
         self._draw_uuid = draw_uuid
 
-    # Join
-
     def join(self, ticket: Ticket, group_id: str, request: JoinRequest) -> None:
         """Answer a Join, or let it wait for the end of the rebalance."""
         group = self._groups.get(group_id)
@@ -181,8 +179,6 @@ class Membership:
         self._rebalance.answer_join(member, superseded)
         member.join_ticket = ticket
 
-    # A static member restarts
-
     def _replace(self, ticket: Ticket, group: Group, request: JoinRequest, member: Member, member_id: str) -> None:
         old_id = member.member_id
         old_leader = group.leader or ""
@@ -252,8 +248,6 @@ class Membership:
         record = group_record(GroupKey(group.group_id), group.stored(group.assignments()))
         self._out.write((record,), applied=lambda: None, answered=answered)
 
-    # Sync, Heartbeat
-
     def sync(self, ticket: Ticket, group_id: str, request: SyncRequest) -> None:
         """Answer a Sync, or let it wait for the leader's."""
         group = self._groups.get(group_id)
@@ -301,8 +295,6 @@ class Membership:
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
-
-    # Leave, and expired sessions
 
     def leave(self, ticket: Ticket, group_id: str, identities: tuple[MemberIdentity, ...]) -> None:
         """Remove members at their own or an administrator's request."""

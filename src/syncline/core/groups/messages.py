@@ -69,9 +69,6 @@ class GroupSettings(Immutable):
     new_member_join_timeout_ms: int = 300_000
 
 
-# Requests
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class JoinRequest(Immutable):
     """JoinGroup. `member_id` "" asks for a new member."""
@@ -129,9 +126,6 @@ class CommitRequest(Immutable):
     generation: int
     offsets: tuple[OffsetToCommit, ...]
     knows_group_id_not_found: bool
-
-
-# Replies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -209,9 +203,6 @@ AnyReply: TypeAlias = (
 )
 
 
-# Views, answered without waiting
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberDescription(Immutable):
     """A member as DescribeGroups shows it."""
@@ -243,9 +234,6 @@ class GroupStatistics(Immutable):
     state: GroupState
     generation: int
     member_count: int
-
-
-# Effects
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

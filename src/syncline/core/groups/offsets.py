@@ -61,8 +61,6 @@ class Offsets:
         self._stored: dict[str, dict[str, TopicOffsets]] = {}
         self._pending: dict[str, dict[tuple[str, int], int]] = {}
 
-    # Reading and loading
-
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Return the committed offsets of a group by topic and partition; empty for an unknown group."""
         return self._stored.get(group_id, {})
@@ -88,8 +86,6 @@ class Offsets:
     def group_ids(self) -> tuple[str, ...]:
         """Return the groups that have offsets."""
         return tuple(self._stored)
-
-    # Commit
 
     def commit(self, ticket: Ticket, group_id: str, request: CommitRequest) -> None:
         """Store offsets for a member, or for a client that uses a group without members to keep offsets."""
@@ -191,8 +187,6 @@ class Offsets:
 
         self._out.write(records, applied=applied, answered=answered, settled=settled)
 
-    # Deletion
-
     def delete_offsets(self, ticket: Ticket, group_id: str, places: Sequence[tuple[str, int]]) -> None:
         """Delete offsets of partitions that no member reads."""
         group = self._visible(group_id)
@@ -279,8 +273,6 @@ class Offsets:
     def _bury_in_parts(self, group_id: str, places: Sequence[tuple[str, int]]) -> None:
         for start in range(0, len(places), TOMBSTONES_PER_WRITE_MAX):
             self._bury(group_id, places[start : start + TOMBSTONES_PER_WRITE_MAX], lambda _: None)
-
-    # Expiry
 
     def expire(self) -> None:
         """Delete expired offsets, and the groups that are then empty."""

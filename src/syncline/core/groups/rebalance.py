@@ -33,8 +33,6 @@ class Rebalance:
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
 
-    # Caused by members
-
     def membership_changed(self, group: Group) -> None:
         """Rebalance; in a running rebalance, complete it when all members have joined."""
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -91,8 +89,6 @@ class Rebalance:
             self._out.reply(member.join_ticket, reply)
             member.join_ticket = None
 
-    # Caused by time
-
     def join_time_over(self, group: Group) -> None:
         """The wait for members, or one window of an initial rebalance, is over."""
         if group.state is not GroupState.PREPARING_REBALANCE:
@@ -117,8 +113,6 @@ class Rebalance:
         for member_id in list(group.awaited_syncs):
             self.remove(group, group.members[member_id])
         self.prepare(group)
-
-    # The end of the first barrier
 
     def _complete(self, group: Group) -> None:
         self._out.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
@@ -161,8 +155,6 @@ class Rebalance:
         # No request waits for this write: a coordinator that starts from an older record rebalances the same way.
         record = group_record(GroupKey(group.group_id), group.stored({}))
         self._out.write((record,), applied=lambda: None, answered=lambda _: None)
-
-    # The end of the second barrier
 
     def store_assignment(self, group: Group, assignments: dict[str, bytes]) -> None:
         """Write the leader's assignment; the group is stable when the log has it."""

@@ -286,8 +286,6 @@ class CommitSlab:
                 yield list(_newest_of(topic, slots, chosen, self._buffer, self._slot_bytes))
                 first += length
 
-    # The place of the newest commit
-
     def place(self, slot: int) -> KeptPlace | None:
         """Return where the newest commit lies; None if that is not known."""
         head = _Head(self._buffer, self._start(slot))
@@ -304,8 +302,6 @@ class CommitSlab:
             # Only these, in place: after a refresh all groups get theirs at once.
             values = (place.coordinate_bytes, place.append_ms, place.event_ms, namespace)
             _PLACE.pack_into(self._buffer, start + _PLACE_AT, *values)
-
-    # The speed of the group
 
     def tick(self, slot: int, elapsed_ms: int) -> None:
         """Measure how far the group came since the last tick, `elapsed_ms` ago; the first tick only remembers."""
@@ -336,8 +332,6 @@ class CommitSlab:
             times = [commit.commit_ms for commit in self.commits(slot) if commit is not None]
             assert times == sorted(times), f"times of slot {slot} fall: {times}"
 
-    # Slots
-
     def _new_slot(self) -> int:
         if not self._free:
             size = self._slot_bytes
@@ -355,8 +349,6 @@ class CommitSlab:
         start = slot * self._slot_bytes
         assert 0 <= start < len(self._buffer), f"there is no slot {slot}"
         return start
-
-    # Entries of a slot, the oldest one first
 
     def _at(self, head: _Head, start: int, index: int) -> int:
         return start + _HEAD.size + (head.oldest + index) % self._intervals * _ROOM

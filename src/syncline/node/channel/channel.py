@@ -102,8 +102,6 @@ class Channel:
     def __repr__(self) -> str:
         return f"<channel: {self.link!r}, {self.membership!r}, version {self.image.version}>"
 
-    # State
-
     @property
     def image(self) -> MetadataImage:
         """The metadata that this broker has applied, or is applying."""
@@ -135,8 +133,6 @@ class Channel:
         if self.active is not None:
             self.active.set_config(config)
 
-    # Requests
-
     def heartbeat_now(self) -> None:
         """Send a heartbeat at once: the controller should not wait for this broker's news until the next one is due."""
         self._wake.set()
@@ -160,8 +156,6 @@ class Channel:
     async def producer_id(self) -> int | None:
         """Return an unused producer id; None when no controller answered in time."""
         return await self._own_requests.producer_id()
-
-    # Joining and leaving
 
     async def start(self) -> None:
         """Join the cluster; return when this broker is part of it, its image applied.
@@ -190,8 +184,6 @@ class Channel:
         self._forwards.answer_unsent()
         self._coordination.close()
         self.membership.stopped()
-
-    # Between the parts
 
     def _config_now(self) -> BrokerConfig:
         return self._config

@@ -103,8 +103,6 @@ class ClusterMembership:
         """Whether the broker wants to leave, and how."""
         return self._departure.state
 
-    # Joining
-
     async def join(self) -> None:
         """Return when this broker is part of the cluster, its image applied; raises `RegistrationRefused`."""
         self._link.start()
@@ -149,8 +147,6 @@ class ClusterMembership:
     def _refuse(self, why: str) -> None:
         if not self._ready.done():
             self._ready.set_exception(RegistrationRefused(f"broker {self._identity.broker_id} cannot join: {why}."))
-
-    # Leaving
 
     async def leave(self, timeout_s: float) -> bool:
         """Hand all leaderships over (controlled shutdown); return whether the controller let this broker stop."""
@@ -219,8 +215,6 @@ class ClusterMembership:
         if not self._ready.done():
             self._ready.cancel()
 
-    # The task
-
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Our bug.
@@ -285,8 +279,6 @@ class ClusterMembership:
         """
         async with asyncio.timeout(self._config().broker_session_timeout_ms / 1_000):
             return await asking
-
-    # Messages and answers
 
     def _registration(self) -> Any:
         identity = self._identity

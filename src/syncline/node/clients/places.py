@@ -113,8 +113,6 @@ class Places:
         """How many accepted clients wait for a place."""
         return len(self._waiting)
 
-    # Coming and going.
-
     def arrived(self, connection: Placed) -> bool:
         """Give a new connection a place, or let it wait for one; return False if it is to be reset."""
         if connection.listener != CLIENT:

@@ -179,8 +179,6 @@ class ActiveController:
             _warn_of_bounces(config)
         self.config = config
 
-    # Requests
-
     def decide(self, decide: Decide, answered: Answered, *, proposed_by_leader: bool = False) -> None:
         """Make a decision; `answered` gets its answer, or None if this broker is no longer the controller."""
         self._commits.decide(decide, answered, proposed_by_leader=proposed_by_leader)
@@ -236,8 +234,6 @@ class ActiveController:
             self._commits.check_invariants()
             self._feed.check_invariants(self.image)
 
-    # The end
-
     def depose(self) -> None:
         """Stop at once: another broker has the lease."""
         log.warning("broker %s is not the controller any more: lease %s is over", self._broker_id, self.lease_epoch)
@@ -263,8 +259,6 @@ class ActiveController:
             self.depose()
         return is_renewed
 
-    # Taking over
-
     def _inaugurate(self) -> None:
         self.decide(
             lambda image, _: Decision(self._inauguration(image), None, Why(Reason.CONTROLLER_TOOK_OVER)), ignore
@@ -286,8 +280,6 @@ class ActiveController:
             minimum = str(self.config.min_insync_replicas)
             changes.append(ConfigsChanged(CLUSTER_DEFAULTS, {"min.insync.replicas": minimum}))
         return tuple(changes)
-
-    # After commits and deaths
 
     def _moved(self, batches: Sequence[Batch]) -> None:
         """Send the committed changes to the brokers; the requesters are answered afterwards."""

@@ -94,8 +94,6 @@ class FaultyDisk:
                 timer.cancel()
         self._held.clear()
 
-    # Striking.
-
     def strike(self, rules: "Sequence[Rule]", partition: TopicPartition | None, direction: str) -> "Rule | None":
         """Return the rule that strikes this operation, counted; called in any thread."""
         with self._lock:
@@ -154,8 +152,6 @@ class FaultyDisk:
         if parent != self._log_directory or not topic or not number.isdecimal():
             return None
         return TopicPartition(topic, int(number))
-
-    # The port.
 
     def open(self, path: str, *, create: bool = False) -> "FaultyFile":
         """Open a file to which rules apply."""

@@ -299,8 +299,6 @@ class FetchOperation:
         if not self._reads_left and self._rows:
             self._serving.woken.wake(self)
 
-    # Deciding.
-
     def _decide(self) -> None:
         if self._reading_bytes:
             # From now on they are part of the answer.
@@ -411,8 +409,6 @@ class FetchOperation:
         if effects:
             partition.perform(effects)
         self._serving.low_watermarks.moved(partition)
-
-    # Answering.
 
     def _answer(self) -> None:
         assert not self.is_answered, f"a second answer, of {self._rows}"

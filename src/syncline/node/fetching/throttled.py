@@ -108,8 +108,6 @@ class ThrottledReads:
         """Return the quotas for which the look sent a partition empty, or the session leaves one out."""
         return frozenset((*self._dropped.values(), *cast("tuple[Quota, ...]", session.gates)))
 
-    # Reading.
-
     def allow(self, row: Row, partition: Partition, limit_bytes: int) -> int | None:
         """Return how much of a grant a partition may read; None if it is sent empty."""
         quotas, is_exempt = self._quotas(partition)
@@ -168,8 +166,6 @@ class ThrottledReads:
         # What a replica needs once it is in sync is no longer the move's.
         moving = None if is_awaited else throttle.moving(partition.key, self._follower_id)
         return tuple(each for each in (listed, moving) if each is not None), is_awaited
-
-    # The end of a look.
 
     def hold(self, session: FetchSession, *, is_answered: bool) -> None:
         """Look at what was sent empty only when its quota has something left.

@@ -66,8 +66,6 @@ class GroupCoordinator:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
-    # Leadership
-
     def became_leader(self, partition_index: int, leader_epoch: int) -> None:
         """Take over the groups of a partition, or continue their term under a new leader epoch."""
         term = self._terms.get(partition_index)
@@ -269,8 +267,6 @@ class GroupCoordinator:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return tuple(group for term in self._active_terms() for group in term.shard.list_groups())
 
-    # The offsets topic
-
     def partition_of(self, group_id: str) -> int:
         """Return the partition of the offsets topic that holds a group."""
         return self._topic.partition_of(group_id)
@@ -304,8 +300,6 @@ class GroupCoordinator:
                 assert due_ms is None or (self._timer is not None and self._timer_ms <= due_ms), (
                     f"{index} has something due at {due_ms} ms, and no timer is set for it"
                 )
-
-    # Time
 
     def _watch(self, deadline_ms: int) -> None:
         """Check the terms at this time, or earlier."""

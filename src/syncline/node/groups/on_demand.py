@@ -64,8 +64,6 @@ class GroupsOnDemand:
         assert self._coordinator is not None, "the coordinator was not created"
         return self._coordinator
 
-    # Changes of the offsets topic.
-
     def ensure(self) -> None:
         """Create the coordinator. Raises OSError if its code cannot be imported for want of descriptors."""
         if self._coordinator is None:
@@ -96,8 +94,6 @@ class GroupsOnDemand:
         """Assert what must hold between two callbacks of the loop."""
         if self._coordinator is not None:
             self._coordinator.check_invariants()
-
-    # What the coordinator uses of the broker.
 
     @property
     def config(self) -> BrokerConfig:

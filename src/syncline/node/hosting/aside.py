@@ -109,8 +109,6 @@ class AsideCopies:
 
         return done
 
-    # Topics that are gone.
-
     def discard_topic(self, name: str) -> None:
         """Delete what was set aside of a deleted topic."""
         for aside in self._logs.aside:

@@ -165,8 +165,6 @@ class ImageApplication:
         if self._is_checked:
             self._replicas.check_invariants()
 
-    # Many new partitions.
-
     def _many_new(self, delta: MetadataDelta) -> Collection[TopicPartition]:
         """Return the partitions that this broker does not host, its own and others, if they are many."""
         if len(delta.partitions) <= PARTITIONS_PER_SLICE:
@@ -199,8 +197,6 @@ class ImageApplication:
         self._offline.aside.look()
         self._replicas.mender.look()
         self._offline.hand_over_damaged()
-
-    # Brokers.
 
     def _apply_brokers(self, delta: MetadataDelta) -> tuple[int, ...]:
         """Apply changes of brokers; return the brokers that have a new process."""
@@ -245,8 +241,6 @@ class ImageApplication:
                 failed = [record.broker_id for record in failing if replica in record.failed]
             partition.perform(partition.leader.brokers_changed(now_ms, failed))
 
-    # Configurations.
-
     def _apply_configs(self, delta: MetadataDelta) -> None:
         is_broker_changed = False
         if any(resource.kind == ResourceType.BROKER for resource in delta.configs):
@@ -274,8 +268,6 @@ class ImageApplication:
                     partition.config = config
                 else:
                     partition.apply_config(config)
-
-    # Topics and partitions.
 
     def _delete_topics(self, topics: Sequence[Topic], now_ms: int) -> None:
         for topic in topics:

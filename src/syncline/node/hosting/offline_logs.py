@@ -82,8 +82,6 @@ class OfflineLogs:
         record = self._cluster.image.partition(*key)
         return record is not None and self._broker_id in record.replicas
 
-    # Failed.
-
     def fail(self, key: TopicPartition, error: BaseException) -> None:
         """Record that a log failed, and report it so that the controller elects another leader."""
         log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
@@ -98,8 +96,6 @@ class OfflineLogs:
     def forget(self, key: TopicPartition) -> None:
         """Forget a failed log: this broker no longer hosts its partition."""
         self._failed.pop(key, None)
-
-    # Damaged.
 
     def is_damaged(self, key: TopicPartition) -> bool:
         """Return whether a log was found damaged, at the start or since."""

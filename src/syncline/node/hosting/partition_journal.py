@@ -52,8 +52,6 @@ class PartitionJournal:
         self._disk_watch = disk_watch
         self._note = note
 
-    # The ISR.
-
     def isr_committed(self, partition: Partition, effect: IsrCommitted) -> None:
         """Report a change of the ISR that this leader proposed."""
         kind = effect.kind
@@ -128,8 +126,6 @@ class PartitionJournal:
             "reading_since_ms": self._disk_watch.read_of(key, replica),
             "pending_fetches_protect": self._configs.broker.follower_fetch_pending_reads_insync_enable,
         }
-
-    # The log.
 
     def watermark_stalled(self, partition: Partition, effect: WatermarkHeld | WatermarkResumed) -> None:
         """Report that a high watermark is stalled, or advances again."""

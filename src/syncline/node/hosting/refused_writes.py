@@ -125,8 +125,6 @@ class RefusedWrites:
             self._timer.cancel()
             self._timer = None
 
-    # Probes.
-
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._pause_ms / 1_000, self._probe)
 
@@ -159,8 +157,6 @@ class RefusedWrites:
         self._episodes.end("writes-refused", self._describe)
         self.refusal, self._accepted_ms = None, self._clock.mono_ms()
         self._heartbeat_now()
-
-    # Reports.
 
     def _hold(self) -> None:
         self._episodes.hold("writes-refused", "writes-refused", self._broker_id, self._since_ms, self._describe)

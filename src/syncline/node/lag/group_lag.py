@@ -193,8 +193,6 @@ class GroupLag:
             self._paged = None
         self._rebalances.keep_only(self.group_ids())
 
-    # Before the leaders are asked
-
     async def _captured(self, group_id: str, turn: "_Turn", *, is_whole: bool) -> _CapturedGroup:
         members = await members_of(self._groups(), group_id)
         slab = self._commits.slab(group_id)
@@ -247,8 +245,6 @@ class GroupLag:
         if kept is None or seen is None or seen.last is None or each.committed is None:
             return False
         return kept.namespace == seen.namespace and each.committed >= seen.last.log_start
-
-    # After they have answered
 
     async def _begin_rings(self, answers: Answers, *, is_tick: bool = False) -> None:
         """Add the ends to their rings: at a tick all, else those of which there is none yet.

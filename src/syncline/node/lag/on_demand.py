@@ -113,8 +113,6 @@ class LagOnDemand:
             )
         return self._parts
 
-    # Periodic work
-
     def start(self, every: Every) -> None:
         """Sample where partitions end, as long as groups have committed there, judge groups, and journal them.
 
@@ -159,8 +157,6 @@ class LagOnDemand:
         """Close the connections to leaders."""
         if self._parts is not None:
             self._parts.peers.close()
-
-    # What the group coordinator tells
 
     def term_began(self, partition: int, /) -> "TermCommits":
         """Return what hears of the commits of a new term."""

@@ -333,8 +333,6 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Requests.
-
     def _received_bytes(self) -> int:
         """Return how many bytes of unanswered requests are buffered."""
         return len(self._http.trailing_data[0])
@@ -364,8 +362,6 @@ class HttpConnection(asyncio.Protocol):
         self._is_answering = True
         self._stop_waiting()
         self._endpoint.pages[path].get(self._answer)
-
-    # Answers.
 
     def _answer(self, page: Sequence[bytes] | None) -> None:
         self._is_answering = False
@@ -445,8 +441,6 @@ class HttpConnection(asyncio.Protocol):
         if self._is_writable:
             self._wait(TAKEN_S, self.abort)
         transport.close()
-
-    # Time-outs.
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop_waiting()

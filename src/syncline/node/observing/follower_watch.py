@@ -87,8 +87,6 @@ class FollowerWatch:
         self._followers: dict[int, _Follower] = {}
         self._image: MetadataImage | None = None
 
-    # Hot path.
-
     def fetched(self, replica: int, connection: BeatingConnection, now_ms: int) -> None:
         """Record a follower's fetch."""
         follower = self._followers.get(replica)
@@ -106,8 +104,6 @@ class FollowerWatch:
         if follower is not None and follower.connection is connection:
             follower.answered_ms = self._clock.mono_ms()
             follower.is_pending = False
-
-    # Rare.
 
     def connection_lost(self, connection: BeatingConnection) -> None:
         """Record that a connection has ended."""

@@ -130,8 +130,6 @@ class Observer:
             self._timer.cancel()
             self._timer = None
 
-    # Reports of other parts.
-
     def proposed(self, key: TopicPartition, proposal: "ProposeIsr") -> None:
         """Record that an ISR was proposed."""
         self._proposed[key] = (proposal, self._clock.mono_ms())
@@ -162,8 +160,6 @@ class Observer:
     def catching_up_ended(self, key: TopicPartition) -> None:
         """Report that an empty log has caught up or is no longer being filled."""
         self.episodes.end(("catching-up", key))
-
-    # Checking.
 
     def _arm(self, delay_ms: int) -> None:
         self._due_ms = self._clock.mono_ms() + delay_ms

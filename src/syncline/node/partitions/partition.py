@@ -180,8 +180,6 @@ class Partition:
             f"high watermark {self.high_watermark}>"
         )
 
-    # State.
-
     @property
     def is_leader(self) -> bool:
         """Return whether this broker leads the partition."""
@@ -227,8 +225,6 @@ class Partition:
         if self.leader is not None:
             settings = self._surroundings.configs.partition_settings(config)
             self.perform(self.leader.configure(settings, self._surroundings.clock.mono_ms()))
-
-    # Roles.
 
     def lead(self, record: PartitionRecord, now_ms: int) -> None:
         """Become leader, or apply a change while leading. Raises StorageError; the role is then as it was."""
@@ -318,8 +314,6 @@ class Partition:
         self._surroundings.slow_reads.leadership_ended(self, ErrorCode.KAFKA_STORAGE_ERROR)
         self.watchers.role_changed()
 
-    # Appending.
-
     def append(self, buffer: memoryview | bytearray, position: int, header: BatchHeader, wall_ms: int) -> Offset:
         """Append one validated batch as leader, at this time, stamping it in place; return its base offset.
 
@@ -390,8 +384,6 @@ class Partition:
             if not code:
                 self._surroundings.probe("acknowledge", self.key, self.leader_epoch, required_offset)
             waiter.decided(topic_index, row_index, code)
-
-    # Decisions of core.
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects of the leader's state, in order."""
@@ -464,8 +456,6 @@ class Partition:
         assert leader.log_end == log.log_end, f"{self}: its leader knows the log end {leader.log_end}"
         offsets = [entry[0] for entry in self._waiting]
         assert offsets == sorted(offsets), f"{self.key}: waiters out of order: {offsets}"
-
-    # Reading for the group coordinator.
 
     def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
         """Yield the batches from `from_offset` up to this leader's start, each chunk of whole batches.

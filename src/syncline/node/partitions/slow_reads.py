@@ -102,8 +102,6 @@ class SlowReads:
         self._is_closed = True
         self._stop_watch()
 
-    # Requests.
-
     def opened(
         self, operation: WaitingFetch, session: FetchSession, broker_epoch: int, arrival_ms: int, parked_ms: int
     ) -> PendingRequest:
@@ -168,8 +166,6 @@ class SlowReads:
         """Drop the requests of earlier processes of a broker."""
         self._fetches.drop_older(broker_id, broker_epoch)
 
-    # The watchdog.
-
     def _start_watch(self) -> None:
         if self._timer is None and not self._is_closed:
             self._fetches.start_watch(self._clock.mono_ms())
@@ -233,8 +229,6 @@ class SlowReads:
         log.error("%s: a read has not ended for %s ms; the disk may be stuck", partition.key, read_ms)
         if self._configs.broker.log_dir_stuck_read_offline:
             partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not ended for {read_ms} ms"))
-
-    # Decisions of core.
 
     def protection_changed(self, partition: Partition, effect: ProtectionChanged) -> None:
         """Count and journal that a member is now spared, or no longer spared."""

@@ -96,8 +96,6 @@ class FollowedLogs:
             assert follower is not None, f"a cut of {key} is under way, and it is not followed from {self._leader_id}"
             assert follower.phase is FollowerPhase.TRUNCATING, f"{partition}: a cut is under way in {follower.phase}"
 
-    # Records.
-
     def append(self, key: Key, partition: Partition, row: FetchedPartition) -> FollowerEffects:
         """Append the leader's records, and adopt its high watermark and log start."""
         follower, partition_log = partition.follower, partition.log
@@ -166,8 +164,6 @@ class FollowedLogs:
             return
         if not self._surroundings.observer.catching_up(partition, since_ms, self._leader_id, leader_end):
             del self._catching_up_since_ms[key]
-
-    # Cuts.
 
     def truncate(self, key: Key, partition: Partition, effect: TruncateLog) -> None:
         """Cut the log, at once or when a worker has planned the cut; the follower is TRUNCATING meanwhile."""

@@ -84,8 +84,6 @@ class LeaderConnection:
         """Return since when the leader has not answered, or could not be reached; None while it answers."""
         return None if self._is_closed else self._unanswered_since_ms
 
-    # Requests.
-
     def open_or_connect(self) -> bool:
         """Return whether a request can be sent now; if not, connect, if a connection is wanted."""
         if self._peer is None:
@@ -162,8 +160,6 @@ class LeaderConnection:
         else:
             self._watch()
 
-    # Connecting and disconnecting.
-
     async def _connect(self) -> None:
         surroundings = self._surroundings
         try:
@@ -221,8 +217,6 @@ class LeaderConnection:
         if self._peer is not None:
             self._peer.close()
             self._peer = None
-
-    # Beats.
 
     def beat(self) -> None:
         """Send the leader a beat: this follower is alive and misses it."""

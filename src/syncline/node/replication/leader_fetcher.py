@@ -114,8 +114,6 @@ class LeaderFetcher:
     def __repr__(self) -> str:
         return f"<fetcher of {len(self._partitions)} partitions over {self.connection}>"
 
-    # State for the observer and the metrics.
-
     @property
     def fetched_bytes(self) -> int:
         """Return how many bytes of records the leader has sent."""
@@ -133,8 +131,6 @@ class LeaderFetcher:
     def follows(self, partition: Partition) -> bool:
         """Return whether this fetcher fetches a partition."""
         return self._partitions.get(_key(partition)) is partition
-
-    # Partitions.
 
     def add(self, partition: Partition) -> None:
         """Follow a partition from this leader; the caller then calls `go`."""
@@ -202,8 +198,6 @@ class LeaderFetcher:
         if self.throttled is not None:
             self.throttled.check_invariants()
 
-    # The cycle.
-
     def go(self) -> None:
         """Send the next fetch if none is in flight and something is ready."""
         if self._answer.left is not None or not self.connection.is_free:
@@ -246,8 +240,6 @@ class LeaderFetcher:
         self._fetcher.restated(key)
         self.go()
         self._surroundings.settle()
-
-    # Fetches.
 
     def _fetch(self, plan: FetchRequestPlan[Key], now_ms: int, max_wait_ms: int | None) -> None:
         surroundings = self._surroundings
@@ -335,8 +327,6 @@ class LeaderFetcher:
         if effects:
             self._perform(key, partition, effects)
 
-    # Ends of epochs.
-
     def _ask_epochs(self, questions: list[tuple[Key, EpochQuestion]], now_ms: int) -> None:
         request = epochs_request(questions, self._partitions, self._surroundings.broker_id)
         self.connection.send(
@@ -373,8 +363,6 @@ class LeaderFetcher:
             self._perform(key, partition, effects)
         self.go()
         self._surroundings.settle()
-
-    # Decisions of core.
 
     def _perform(self, key: Key, partition: Partition, effects: FollowerEffects) -> None:
         for effect in effects:

@@ -113,8 +113,6 @@ class ThrottledFetches:
         """Fetch again: a quota may have something left."""
         self._go()
 
-    # Which partitions are throttled.
-
     def look_at(self, key: Key, partition: Partition) -> None:
         """Find out whether a partition is throttled: it is new, or its lag or what throttles it is."""
         quotas = () if self._is_in_sync(partition) else self._quotas_of(partition)
@@ -177,8 +175,6 @@ class ThrottledFetches:
     def _quotas_of(self, partition: Partition) -> Quotas:
         found = (self._throttle.listed(partition.key), self._throttle.moving(partition.key, self._broker_id))
         return tuple(each for each in found if each is not None and each.limit_bytes_per_s != UNLIMITED)
-
-    # Before a request, and after its answer.
 
     def share_out(self, now_ms: int, limit_bytes: int) -> int | None:
         """Decide which throttled partitions the next request lists; return when to decide again if some are left out.

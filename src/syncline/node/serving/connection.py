@@ -168,8 +168,6 @@ class Connection(asyncio.BufferedProtocol):
             return None
         return Activity(self.last_read, 0 if self._is_writable else transport.get_write_buffer_size())
 
-    # Receiving.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport of a new connection."""
         # uvloop's transports have the interface, not the base class.
@@ -269,8 +267,6 @@ class Connection(asyncio.BufferedProtocol):
             request.body = NOTHING
         if len(self._pending) > PENDING_REQUESTS_MAX:
             self.update_reading()
-
-    # Answering.
 
     def answered(self, request: Request) -> None:
         """Send the answers that are ready and next in order."""
@@ -408,8 +404,6 @@ class Connection(asyncio.BufferedProtocol):
                 give_up()
         self._frames.clear()
         self.holding.end()
-
-    # Back-pressure.
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read its answers."""

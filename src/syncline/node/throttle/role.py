@@ -101,8 +101,6 @@ class RoleThrottle:
     def __repr__(self) -> str:
         return f"<{self.role} throttle, {self.mode.value}: {self._states['']}, {len(self._waiting)} wait>"
 
-    # What fetches ask.
-
     def listed(self, key: TopicPartition, /) -> Quota | None:
         """Return the broker's quota if a list names the partition."""
         return self._states[""].quota if key in self._lists else None
@@ -127,8 +125,6 @@ class RoleThrottle:
             turns.concede(who)
             if not len(turns):
                 del self._turns[quota]
-
-    # Waiting.
 
     @property
     def waiting_count(self) -> int:
@@ -199,8 +195,6 @@ class RoleThrottle:
             self._timer.cancel()
             self._timer = None
         self._waiting.clear()
-
-    # Changing.
 
     def set_mode(self, mode: ThrottleMode) -> bool:
         """Keep all quotas by this rule; return whether it is another one."""
@@ -280,8 +274,6 @@ class RoleThrottle:
         known = {move_id: state.partition_count for move_id, state in self._states.items() if move_id}
         assert counts == known, f"{self}: moves bound {counts} partitions, and should bound {known}"
         assert self.is_active or not self._turns, f"{self}: there are turns for nothing: {self._turns}"
-
-    # State for metrics, the journal and tools.
 
     @property
     def states(self) -> Mapping[str, QuotaState]:

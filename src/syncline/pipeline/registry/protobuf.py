@@ -178,9 +178,6 @@ def _is_map(field: FieldDescriptor) -> bool:
     return bool(field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry)
 
 
-# Values
-
-
 def _read(message: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:

@@ -84,8 +84,6 @@ class LogTimes:
             times = self._segments.of(Offset(offset)).append_times
         return times.between(position, position + size_bytes, with_floor=with_floor)
 
-    # Gaps.
-
     def missing(self) -> Missing | None:
         """Return where entries of the active segment are missing, None if they are not."""
         active = self._segments.active

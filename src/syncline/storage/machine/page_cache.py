@@ -116,8 +116,6 @@ class Ranges:
                 self._complete_bytes = size
         self.give_back(descriptor)
 
-    # In the thread.
-
     def give_back(self, descriptor: int) -> bool:
         """Give back the blocks behind the end of a complete file; return whether it is complete."""
         with self._lock:
