@@ -583,6 +583,17 @@ def move_cancelled() -> Witnesses:
     ]
 
 
+@incident(Cause.NEW_REPLICA, 3)
+def move_cancelled_and_repeated() -> Witnesses:
+    """The copy of the cancelled move ended without numbers; the second one led to the join."""
+    place = {"topic": "flights", "partition": 3}
+    return [
+        observation("catching-up", 3, 3, 1_000, 4_000, **place),
+        observation("catching-up", 3, 3, 6_000, 9_000, **place, log_end=900, leader_end=900, records_per_s=300),
+        joined(3, 9_000),
+    ]
+
+
 @incident(None)
 def created_partition() -> Witnesses:
     """The first election is the partition's beginning, and no change of its leader."""

@@ -96,6 +96,16 @@ def test_death_before_an_empty_log_is_found_as_well() -> None:
     assert [each.cause for each in diagnosis.findings] == [Cause.FOLLOWER_DEAD, Cause.NEW_REPLICA]
 
 
+def test_join_is_explained_by_the_copy_that_led_to_it() -> None:
+    """Guards: after a cancelled and repeated move it was the copy of the cancelled one."""
+    diagnosis = diagnosed(*incidents.move_cancelled_and_repeated())
+
+    begins = {each.effect: each.condition.begin_ms for each in diagnosis.findings if each.condition is not None}
+    assert begins == {Effect.NOTHING: NOON + 1_000, Effect.JOINED: NOON + 6_000}
+    assert diagnosis.main is not None
+    assert diagnosis.main.effect is Effect.JOINED
+
+
 def test_watermark_below_the_minimum_isr_has_the_cause_of_the_replicas_that_left() -> None:
     """It waits for none in the ISR."""
     diagnosis = diagnosed(*incidents.isr_below_its_minimum())

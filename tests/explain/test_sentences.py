@@ -152,6 +152,7 @@ def test_sentence_names_what_happened(incident: object, sentence: str) -> None:
         pytest.param(incidents.deposed_leader_that_does_not_know_it, "received nothing from each other", id="no-cut"),
         pytest.param(incidents.leader_still_reads, "unknown", id="cause-known"),
         pytest.param(incidents.leader_after_none, "unknown", id="no-cause-needed"),
+        pytest.param(incidents.move_cancelled_and_repeated, "?", id="no-numbers"),
         pytest.param(incidents.preferred_leader_again, "unknown", id="wanted"),
     ],
 )

@@ -63,8 +63,11 @@ class Causes:
         return Cause.UNKNOWN, None
 
     def of_joining(self, replica: int, begin_ms: int, at_ms: int) -> tuple[Cause, Condition | None]:
-        """Return the empty log that a replica filled before it joined."""
-        for each in self._conditions:
+        """Return the empty log that a replica filled before it joined.
+
+        The last one: a move may have been cancelled and repeated, and the copy of the cancelled one is gone.
+        """
+        for each in reversed(self._conditions):
             if each.kind is Kind.FRESH and each.broker == replica and each.touches(begin_ms, at_ms + SLACK_MS):
                 return Cause.NEW_REPLICA, each
         return Cause.UNKNOWN, None

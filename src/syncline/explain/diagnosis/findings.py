@@ -175,7 +175,8 @@ def _weight(finding: Finding) -> int:
         case Cause.LOG_DAMAGED if finding.effect is not Effect.NOTHING:
             return _DAMAGED_WEIGHT
         case Cause.NEW_REPLICA:
-            return _NEW_REPLICA_WEIGHT
+            # A copy that led to a join comes before one that was given up.
+            return _NEW_REPLICA_WEIGHT + (finding.effect is not Effect.NOTHING)
         case Cause.THROTTLED | Cause.STARVED if finding.condition is not None and not finding.condition.is_over:
             return _THROTTLED_WEIGHT
         case _:

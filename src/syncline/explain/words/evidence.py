@@ -61,18 +61,7 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
                 )
             ]
         case Kind.FRESH:
-            return [
-                wording.FRESH.format(
-                    broker=broker,
-                    begin=begin,
-                    end=end,
-                    lasted=lasted,
-                    still=still,
-                    log_end=count(numbers.get("log_end")),
-                    leader_end=count(numbers.get("leader_end")),
-                    rate=count(numbers.get("records_per_s")),
-                )
-            ]
+            return [_filled(condition, begin, end, lasted, still)]
         case Kind.BURST:
             usual = numbers.get("usual_records")
             than = wording.USUALLY.format(records=count(usual)) if usual else ""
@@ -97,6 +86,24 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [throttled, *_taken(numbers)] if finding.cause is Cause.STARVED else [throttled]
         case _:
             assert_never(condition.kind)
+
+
+def _filled(condition: Condition, begin: str, end: str, lasted: str, still: str) -> str:
+    """Return how far an empty log was filled; a copy that was given up has no numbers."""
+    broker, numbers = condition.broker, condition.numbers
+    log_end, leader_end, rate = (numbers.get(name) for name in ("log_end", "leader_end", "records_per_s"))
+    if not isinstance(log_end, int):
+        return wording.FILLING.format(broker=broker, begin=begin, end=end, lasted=lasted, still=still)
+    return wording.FRESH.format(
+        broker=broker,
+        begin=begin,
+        end=end,
+        lasted=lasted,
+        still=still,
+        log_end=count(log_end),
+        leader_end=wording.OF_LEADER_END.format(leader_end=count(leader_end)) if isinstance(leader_end, int) else "",
+        rate=wording.AT_RATE.format(rate=count(rate)) if isinstance(rate, int) else "",
+    )
 
 
 def _taken(numbers: Mapping[str, Json]) -> list[str]:

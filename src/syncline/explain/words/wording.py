@@ -215,9 +215,12 @@ LATE: Final = (
     "{applied} of {committed}, and sent heartbeats all the time."
 )
 FRESH: Final = (
-    "Broker {broker} started at {begin} with an empty log and reached offset {log_end} of {leader_end} at {end} "
-    "({lasted}, {rate} records/s){still}."
+    "Broker {broker} started at {begin} with an empty log and reached offset {log_end}{leader_end} at {end} "
+    "({lasted}{rate}){still}."
 )
+OF_LEADER_END: Final = " of {leader_end}"
+AT_RATE: Final = ", {rate} records/s"
+FILLING: Final = "Broker {broker} was filling an empty log from {begin} to {end} ({lasted}){still}."
 BURST: Final = (
     "Clients wrote up to {records} records in one interval between {begin} and {end}{usual}; all brokers were healthy."
 )
