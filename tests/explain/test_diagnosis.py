@@ -1,15 +1,30 @@
 """A diagnosis names the true cause from what brokers report, and says that it is unknown when no broker reports it."""
 
+import dataclasses
 import json
 
 import pytest
 
+from syncline.explain.diagnosis.condition import Kind
 from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect
 from syncline.model.events import from_json
 
 from . import incidents
 from .catalogue import CATALOGUE, Incident
-from .witnesses import NOON, PARTITION, TOPIC, diagnosed, fault, joined, left, observation, stall
+from .witnesses import (
+    NOON,
+    PARTITION,
+    TOPIC,
+    diagnosed,
+    fault,
+    joined,
+    left,
+    misses_follower,
+    misses_leader,
+    observation,
+    slow_disk,
+    stall,
+)
 
 
 def main_of(diagnosis: Diagnosis) -> tuple[Cause, int]:
@@ -112,6 +127,39 @@ def test_watermark_below_the_minimum_isr_has_the_cause_of_the_replicas_that_left
 
     (finding,) = [each for each in diagnosis.findings if each.effect is Effect.HELD]
     assert finding.cause is Cause.FOLLOWER_DEAD
+
+
+def test_cut_to_a_controller_without_a_replica_is_told_beside_the_cause() -> None:
+    """Guards: no connection was said to be cut. Leader 2 and controller 1 miss each other while replica 3 is paused."""
+    change = dataclasses.replace(left(3, 12_000, 900), broker=2)
+    cut = (misses_follower(1, 2, 1_000, 20_000), misses_leader(2, 1, 1_100, 20_000))
+
+    diagnosis = diagnosed(*cut, *stall(3, 1_000, 14_000), change, leader=2, replicas=(2, 3))
+
+    (finding,) = diagnosis.findings
+    assert finding.cause is Cause.FOLLOWER_PAUSED
+    assert [(each.kind, each.broker, each.other) for each in finding.also] == [(Kind.CUT, 1, 2)]
+    assert finding.ruled_out == (Kind.GONE, Kind.DISK)
+
+
+def test_absence_is_claimed_only_of_the_brokers_that_were_compared() -> None:
+    """A cut between others is neither told nor denied."""
+    cut = (misses_follower(4, 5, 1_000, 20_000), misses_leader(5, 4, 1_100, 20_000))
+
+    (finding,) = diagnosed(*cut, *stall(2, 1_000, 14_000), left(2, 12_000, 900)).findings
+
+    assert finding.brokers == (1, 2)
+    assert finding.ruled_out == (Kind.GONE, Kind.DISK, Kind.CUT)
+    assert finding.also == ()
+
+
+def test_condition_without_effect_does_not_rule_out_another_one() -> None:
+    """Guards: that a follower was paused denied that the leader's disk was slow at that time."""
+    diagnosis = diagnosed(*stall(2, 1_000, 4_000), *slow_disk(1, 1_000, 4_000, "write"))
+
+    assert [each.effect for each in diagnosis.findings] == [Effect.NOTHING] * 2
+    ruled_out = {each.brokers: each.ruled_out for each in diagnosis.findings}
+    assert ruled_out == {(1, 2): (Kind.GONE, Kind.CUT), (1,): (Kind.GONE, Kind.STALL)}
 
 
 def test_creation_is_no_change_of_the_leader() -> None:

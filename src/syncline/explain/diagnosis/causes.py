@@ -79,9 +79,18 @@ class Causes:
             for each in self._conditions
             if each is not chosen
             and each.touches(begin_ms - CLOCKS_MS, at_ms + CLOCKS_MS)
-            and each.broker in self._replicas
-            and (each.other < 0 or each.other in self._replicas or each.kind is Kind.UNREACHABLE)
+            and self._is_of_replicas(each)
         )
+
+    def _is_of_replicas(self, condition: Condition) -> bool:
+        match condition.kind:
+            case Kind.CUT:
+                # Also a connection to a controller that holds no replica.
+                return bool({condition.broker, condition.other} & self._replicas)
+            case Kind.SILENT:
+                return {condition.broker, condition.other} <= self._replicas
+            case _:
+                return condition.broker in self._replicas
 
     def concerns_partition(self, condition: Condition, leader: int) -> bool:
         """Return whether a condition that had no effect is still worth a finding."""

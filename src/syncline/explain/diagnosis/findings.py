@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from syncline.explain.diagnosis.condition import DEPTH, Condition
+from syncline.explain.diagnosis.condition import DEPTH, Condition, Kind
 from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
 from syncline.model.reasons import WANTED
 
@@ -60,6 +60,9 @@ NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSE
 # The rule of a member of the ISR that left because its replica is no longer wanted.
 REASSIGNMENT_RULE: Final = "reassignment"
 
+# The conditions that explain most effects: their absence is evidence, too.
+_RULED_OUT: Final = (Kind.GONE, Kind.STALL, Kind.DISK, Kind.CUT)
+
 
 @dataclass(slots=True)
 class Finding:
@@ -90,6 +93,28 @@ class Finding:
     def broker(self) -> int:
         """The broker that the cause affected; for a cut connection, the replica that was cut off."""
         return self.replica if self.condition is None else self.condition.broker
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers whose conditions were compared: the replica and the leader."""
+        return tuple(sorted({self.replica, self.leader} - {-1}))
+
+    @property
+    def beside(self) -> tuple[Condition, ...]:
+        """Those other conditions that affected `brokers`."""
+        return tuple(each for each in self.also if {each.broker, each.other} & set(self.brokers))
+
+    @property
+    def ruled_out(self) -> tuple[Kind, ...]:
+        """The kinds of conditions that no broker reported of `brokers`; of others nothing is claimed."""
+        chosen = self.condition
+        if chosen is not None and chosen.kind is Kind.GONE:
+            return ()
+        present = {each.kind for each in self.beside} | (set() if chosen is None else {chosen.kind})
+        if len(self.brokers) < 2:
+            # There is no connection between them.
+            present.add(Kind.CUT)
+        return tuple(each for each in _RULED_OUT if each not in present)
 
     def check_invariants(self) -> None:
         """Raise `AssertionError` when the fields contradict each other."""

@@ -166,11 +166,11 @@ def evidence_against(finding: Finding, show: Show) -> list[str]:
         return [wording.ALSO.format(condition=short(each, show)) for each in finding.also]
     if finding.effect not in {Effect.LEFT, Effect.ELECTED, Effect.NOTHING}:
         return []
-    chosen = finding.condition
-    beside = [each for each in finding.also if {each.broker, each.other} & {finding.replica, finding.leader}]
-    sentences = [wording.ALSO.format(condition=short(each, show)) for each in beside[:_NAMED_MAX]]
-    present = {each.kind for each in beside} | (set() if chosen is None else {chosen.kind})
-    absent = [words for kind, words in wording.ABSENT.items() if kind not in present]
-    if absent and (chosen is None or chosen.kind is not Kind.GONE):
-        sentences.append(wording.NOTHING_ELSE.format(listed=listed(absent)))
+    sentences = [wording.ALSO.format(condition=short(each, show)) for each in finding.beside[:_NAMED_MAX]]
+    absent = [wording.ABSENT[kind] for kind in finding.ruled_out]
+    if absent and finding.brokers:
+        brokers = [str(each) for each in finding.brokers]
+        template = wording.ON_BROKER if len(brokers) == 1 else wording.ON_BROKERS
+        where = template.format(brokers=listed(brokers))
+        sentences.append(wording.NOTHING_ELSE.format(listed=listed(absent), where=where))
     return sentences

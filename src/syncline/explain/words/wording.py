@@ -265,13 +265,15 @@ CONDITION: Final = "{kind} ({who}), from {begin}{end}"
 OF_BROKER: Final = "broker {broker}"
 UP_TO: Final = " to {end}"
 STILL_ON: Final = " on"
-NOTHING_ELSE: Final = "Otherwise {listed}, as far as brokers reported."
+NOTHING_ELSE: Final = "Otherwise, {where} at that time, {listed}, as far as brokers reported."
+ON_BROKER: Final = "on broker {brokers}"
+ON_BROKERS: Final = "on brokers {brokers}"
 # What did not happen, of those conditions that explain most effects.
 ABSENT: Final[dict[Kind, str]] = {
     Kind.GONE: "no process died",
     Kind.STALL: "no process was paused",
     Kind.DISK: "no disk was slow",
-    Kind.CUT: "no connection was cut",
+    Kind.CUT: "no connection between them was cut",
 }
 
 # Numbers and lists.
