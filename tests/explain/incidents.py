@@ -341,11 +341,24 @@ def follower_paused_before_its_session() -> Witnesses:
 def follower_learned_late() -> Witnesses:
     """It never fetched because it did not know that it should, and its log began empty for the same reason."""
     return [
-        observation("metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9),
+        observation(
+            "metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9, last_contact_ago_ms=300
+        ),
         misses_follower(1, 2, 100, 15_000),
         left(2, 12_000, 0),
         observation("catching-up", 2, 2, 15_000, 15_500, topic="flights", partition=3, leader_end=10),
         joined(2, 15_600),
+    ]
+
+
+@incident(Cause.METADATA_LATE, 2)
+def follower_learned_late_and_was_silent() -> Witnesses:
+    """The first report came just after a heartbeat; a gap was reported later."""
+    numbers = {"applied_version": 7, "committed_version": 9, "last_contact_ago_ms": 300}
+    return [
+        observation("metadata-late", 3, 2, 0, 15_000, **numbers),
+        observation("heartbeat-gap", 3, 2, 4_000, 7_400),
+        left(2, 12_000, 0),
     ]
 
 

@@ -162,6 +162,27 @@ def test_condition_without_effect_does_not_rule_out_another_one() -> None:
     assert ruled_out == {(1, 2): (Kind.GONE, Kind.CUT), (1,): (Kind.GONE, Kind.STALL)}
 
 
+@pytest.mark.parametrize(
+    ("last_contact_ago_ms", "kept_heartbeating"), [(300, True), (1_492, True), (3_383, False), (-1, None)]
+)
+def test_broker_with_late_metadata_kept_heartbeating_if_its_last_contact_was_recent(
+    last_contact_ago_ms: int, kept_heartbeating: bool | None
+) -> None:
+    """Without a number nothing is claimed."""
+    numbers = {"applied_version": 7, "committed_version": 9, "last_contact_ago_ms": last_contact_ago_ms}
+
+    (late,) = diagnosed(observation("metadata-late", 3, 2, 0, 15_000, **numbers)).conditions
+
+    assert late.numbers.get("kept_heartbeating") is kept_heartbeating
+
+
+def test_heartbeat_gap_shows_that_a_broker_with_late_metadata_was_silent() -> None:
+    """Guards: it was said to have sent heartbeats all the time."""
+    (late,) = diagnosed(*incidents.follower_learned_late_and_was_silent()).conditions
+
+    assert (late.numbers["silent_ms"], late.numbers["kept_heartbeating"]) == (3_400, False)
+
+
 def test_creation_is_no_change_of_the_leader() -> None:
     """It is the partition's beginning."""
     assert diagnosed(*incidents.created_partition()).created_ms == NOON + 9_000

@@ -58,6 +58,7 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
                     still=still,
                     applied=numbers.get("applied_version"),
                     committed=numbers.get("committed_version"),
+                    contact=_contact(numbers),
                 )
             ]
         case Kind.FRESH:
@@ -86,6 +87,16 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [throttled, *_taken(numbers)] if finding.cause is Cause.STARVED else [throttled]
         case _:
             assert_never(condition.kind)
+
+
+def _contact(numbers: Mapping[str, Json]) -> str:
+    """Return whether the controller kept hearing from a broker whose metadata was late, if that is known."""
+    silent_ms = numbers.get("silent_ms")
+    if not isinstance(silent_ms, int):
+        return ""
+    if numbers.get("kept_heartbeating"):
+        return wording.KEPT_HEARTBEATING
+    return wording.WAS_SILENT.format(silent=span(silent_ms))
 
 
 def _filled(condition: Condition, begin: str, end: str, lasted: str, still: str) -> str:

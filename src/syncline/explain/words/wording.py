@@ -212,8 +212,10 @@ UNREACHABLE: Final = "Broker {broker} got no answer from controller {other} from
 WENT_ON_FETCHING: Final = "It went on fetching from leader {leader} meanwhile, which did not miss it."
 LATE: Final = (
     "Broker {broker} had not applied what was committed at {begin} until {end} ({lasted}){still}; it was at version "
-    "{applied} of {committed}, and sent heartbeats all the time."
+    "{applied} of {committed}{contact}."
 )
+KEPT_HEARTBEATING: Final = ", and sent heartbeats all the time"
+WAS_SILENT: Final = ", and once {silent} passed without a heartbeat from it"
 FRESH: Final = (
     "Broker {broker} started at {begin} with an empty log and reached offset {log_end}{leader_end} at {end} "
     "({lasted}{rate}){still}."
