@@ -93,7 +93,7 @@ class Causes:
                 return condition.broker in self._replicas
 
     def concerns_partition(self, condition: Condition, leader: int) -> bool:
-        """Return whether a condition that had no effect is still worth a finding."""
+        """Return whether a condition that changed neither the ISR nor the leader is still worth a finding."""
         if condition.broker not in self._replicas:
             return False
         match condition.kind:

@@ -66,7 +66,10 @@ _RULED_OUT: Final = (Kind.GONE, Kind.STALL, Kind.DISK, Kind.CUT)
 
 @dataclass(slots=True)
 class Finding:
-    """One effect and its cause; `event` reports the effect, and is None when a condition had no effect."""
+    """One effect and its cause; `event` reports the effect.
+
+    It is None when a condition changed neither the ISR nor the leader; clients may have noticed it all the same.
+    """
 
     effect: Effect
     ts_ms: int
@@ -121,7 +124,7 @@ class Finding:
         is_known = self.cause is not Cause.UNKNOWN
         assert not is_known or self.condition is not None, f"{self.cause} rests on no condition"
         assert all(each is not self.condition for each in self.also), f"{self.condition} beside itself"
-        assert (self.effect is Effect.NOTHING) <= (self.event is None), f"no effect, and yet {self.event}"
+        assert (self.effect is Effect.NOTHING) <= (self.event is None), f"nothing changed, and yet {self.event}"
         for condition in (self.condition, *self.also):
             if condition is not None:
                 condition.check_invariants()

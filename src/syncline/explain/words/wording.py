@@ -174,7 +174,8 @@ REPLICA: Final = "replica {listed}"
 REPLICAS: Final = "replicas {listed}"
 UNKNOWN_REPLICAS: Final = "unknown replicas"
 HELD_BACK: Final = "Replica {replica} of {partition} was held back at {at}: it copies no faster than a quota allows."
-NO_EFFECT: Final = "It had no effect on {partition}, but at {at} something was unusual."
+# Clients may well have noticed it: a paused leader takes no writes.
+NO_EFFECT: Final = "At {at} something was unusual. It changed neither the ISR nor the leader of {partition}."
 
 # Evidence for a cause.
 STILL: Final = " and had not ended at the last report"
