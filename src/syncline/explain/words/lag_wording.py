@@ -51,7 +51,7 @@ CAUSES: Final[dict[LagCause, str]] = {
         " between them again."
     ),
     LagCause.NEVER_COMMITS: (
-        "The reader of {partition} never commits: it fetches from offset {fetch_offset}, {fetch_lag} behind the end,"
+        "The reader of {partition} has not committed yet: it fetches from offset {fetch_offset}, {fetch_lag} behind the end,"
         " last {fetched} ago."
     ),
     LagCause.STUCK_POLL: (
