@@ -224,7 +224,7 @@ def test_group_that_has_read_everything_is_told_in_one_sentence() -> None:
     (told,) = group(partition(0, [], 100, now_ms), half_full)
     assert told == (
         "Group g is OK: it has read everything. Partitions without a commit: 1."
-        " Partitions without a full window of commits: 1."
+        " 1 partition has too few commits yet to judge its status."
     )
 
 
@@ -257,7 +257,8 @@ def everything() -> str:
     told += group(partition(0, [], 100, now_ms), *(partition(index, [index], 100, now_ms) for index in range(1, 9)))
     told += group(partition(0, [], 100, now_ms))
     half_full = partition(0, [100] * 10, 100, now_ms)
-    told += group(half_full._replace(verdict=half_full.verdict._replace(complete=0.5)))
+    half_full = half_full._replace(verdict=half_full.verdict._replace(complete=0.5))
+    told += [*group(half_full), *group(half_full, half_full)]
     return "\n".join(told)
 
 

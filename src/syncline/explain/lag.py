@@ -41,7 +41,8 @@ def tell(
     if uncommitted:
         head.append(wording.WITHOUT_COMMITS.format(partitions=count(uncommitted)))
     if incomplete:
-        head.append(wording.INCOMPLETE.format(partitions=count(incomplete)))
+        template = wording.INCOMPLETE_ONE if incomplete == 1 else wording.INCOMPLETE
+        head.append(template.format(partitions=count(incomplete)))
     troubled = [(row, each) for row, each in partitions if each.status > GroupStatus.OK]
     troubled.sort(key=lambda pair: (-(pair[0].readable or 0), pair[0].key))
     described = [describe(row, each) for row, each in troubled[:DESCRIBED_MAX]]
