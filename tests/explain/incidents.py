@@ -341,9 +341,7 @@ def follower_paused_before_its_session() -> Witnesses:
 def follower_learned_late() -> Witnesses:
     """It never fetched because it did not know that it should, and its log began empty for the same reason."""
     return [
-        observation(
-            "metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9, last_contact_ago_ms=300
-        ),
+        observation("metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9, last_contact_ago_ms=300),
         misses_follower(1, 2, 100, 15_000),
         left(2, 12_000, 0),
         observation("catching-up", 2, 2, 15_000, 15_500, topic="flights", partition=3, leader_end=10),

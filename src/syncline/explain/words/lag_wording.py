@@ -52,8 +52,8 @@ CAUSES: Final[dict[LagCause, str]] = {
         " between them again."
     ),
     LagCause.NEVER_COMMITS: (
-        "The reader of {partition} has not committed yet: it fetches from offset {fetch_offset}, {fetch_lag} behind the end,"
-        " last {fetched} ago."
+        "The reader of {partition} has not committed yet: it fetches from offset {fetch_offset}, {fetch_lag} behind the"
+        " end, last {fetched} ago."
     ),
     LagCause.STUCK_POLL: (
         "{client} on {host} is a live member and has not fetched {partition} for {fetched}, nor committed anything new,"
