@@ -341,11 +341,22 @@ def follower_paused_before_its_session() -> Witnesses:
 def follower_learned_late() -> Witnesses:
     """It never fetched because it did not know that it should, and its log began empty for the same reason."""
     return [
-        observation("metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9),
+        observation("metadata-late", 3, 2, 0, 15_000, applied_version=7, committed_version=9, last_contact_ago_ms=300),
         misses_follower(1, 2, 100, 15_000),
         left(2, 12_000, 0),
         observation("catching-up", 2, 2, 15_000, 15_500, topic="flights", partition=3, leader_end=10),
         joined(2, 15_600),
+    ]
+
+
+@incident(Cause.METADATA_LATE, 2)
+def follower_learned_late_and_was_silent() -> Witnesses:
+    """The first report came just after a heartbeat; a gap was reported later."""
+    numbers = {"applied_version": 7, "committed_version": 9, "last_contact_ago_ms": 300}
+    return [
+        observation("metadata-late", 3, 2, 0, 15_000, **numbers),
+        observation("heartbeat-gap", 3, 2, 4_000, 7_400),
+        left(2, 12_000, 0),
     ]
 
 
@@ -580,6 +591,17 @@ def move_cancelled() -> Witnesses:
     return [
         reassigned(1_000, "started", (1, 2, 3, 4), (4,), ()),
         reassigned(5_000, "cancelled", (1, 2, 3), (4,), ()),
+    ]
+
+
+@incident(Cause.NEW_REPLICA, 3)
+def move_cancelled_and_repeated() -> Witnesses:
+    """The copy of the cancelled move ended without numbers; the second one led to the join."""
+    place = {"topic": "flights", "partition": 3}
+    return [
+        observation("catching-up", 3, 3, 1_000, 4_000, **place),
+        observation("catching-up", 3, 3, 6_000, 9_000, **place, log_end=900, leader_end=900, records_per_s=300),
+        joined(3, 9_000),
     ]
 
 

@@ -1,15 +1,30 @@
 """A diagnosis names the true cause from what brokers report, and says that it is unknown when no broker reports it."""
 
+import dataclasses
 import json
 
 import pytest
 
+from syncline.explain.diagnosis.condition import Kind
 from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect
 from syncline.model.events import from_json
 
 from . import incidents
 from .catalogue import CATALOGUE, Incident
-from .witnesses import NOON, PARTITION, TOPIC, diagnosed, fault, joined, left, observation, stall
+from .witnesses import (
+    NOON,
+    PARTITION,
+    TOPIC,
+    diagnosed,
+    fault,
+    joined,
+    left,
+    misses_follower,
+    misses_leader,
+    observation,
+    slow_disk,
+    stall,
+)
 
 
 def main_of(diagnosis: Diagnosis) -> tuple[Cause, int]:
@@ -96,12 +111,76 @@ def test_death_before_an_empty_log_is_found_as_well() -> None:
     assert [each.cause for each in diagnosis.findings] == [Cause.FOLLOWER_DEAD, Cause.NEW_REPLICA]
 
 
+def test_join_is_explained_by_the_copy_that_led_to_it() -> None:
+    """Guards: after a cancelled and repeated move it was the copy of the cancelled one."""
+    diagnosis = diagnosed(*incidents.move_cancelled_and_repeated())
+
+    begins = {each.effect: each.condition.begin_ms for each in diagnosis.findings if each.condition is not None}
+    assert begins == {Effect.NOTHING: NOON + 1_000, Effect.JOINED: NOON + 6_000}
+    assert diagnosis.main is not None
+    assert diagnosis.main.effect is Effect.JOINED
+
+
 def test_watermark_below_the_minimum_isr_has_the_cause_of_the_replicas_that_left() -> None:
     """It waits for none in the ISR."""
     diagnosis = diagnosed(*incidents.isr_below_its_minimum())
 
     (finding,) = [each for each in diagnosis.findings if each.effect is Effect.HELD]
     assert finding.cause is Cause.FOLLOWER_DEAD
+
+
+def test_cut_to_a_controller_without_a_replica_is_told_beside_the_cause() -> None:
+    """Guards: no connection was said to be cut. Leader 2 and controller 1 miss each other while replica 3 is paused."""
+    change = dataclasses.replace(left(3, 12_000, 900), broker=2)
+    cut = (misses_follower(1, 2, 1_000, 20_000), misses_leader(2, 1, 1_100, 20_000))
+
+    diagnosis = diagnosed(*cut, *stall(3, 1_000, 14_000), change, leader=2, replicas=(2, 3))
+
+    (finding,) = diagnosis.findings
+    assert finding.cause is Cause.FOLLOWER_PAUSED
+    assert [(each.kind, each.broker, each.other) for each in finding.also] == [(Kind.CUT, 1, 2)]
+    assert finding.ruled_out == (Kind.GONE, Kind.DISK)
+
+
+def test_absence_is_claimed_only_of_the_brokers_that_were_compared() -> None:
+    """A cut between others is neither told nor denied."""
+    cut = (misses_follower(4, 5, 1_000, 20_000), misses_leader(5, 4, 1_100, 20_000))
+
+    (finding,) = diagnosed(*cut, *stall(2, 1_000, 14_000), left(2, 12_000, 900)).findings
+
+    assert finding.brokers == (1, 2)
+    assert finding.ruled_out == (Kind.GONE, Kind.DISK, Kind.CUT)
+    assert finding.also == ()
+
+
+def test_condition_without_effect_does_not_rule_out_another_one() -> None:
+    """Guards: that a follower was paused denied that the leader's disk was slow at that time."""
+    diagnosis = diagnosed(*stall(2, 1_000, 4_000), *slow_disk(1, 1_000, 4_000, "write"))
+
+    assert [each.effect for each in diagnosis.findings] == [Effect.NOTHING] * 2
+    ruled_out = {each.brokers: each.ruled_out for each in diagnosis.findings}
+    assert ruled_out == {(1, 2): (Kind.GONE, Kind.CUT), (1,): (Kind.GONE, Kind.STALL)}
+
+
+@pytest.mark.parametrize(
+    ("last_contact_ago_ms", "kept_heartbeating"), [(300, True), (1_492, True), (3_383, False), (-1, None)]
+)
+def test_broker_with_late_metadata_kept_heartbeating_if_its_last_contact_was_recent(
+    last_contact_ago_ms: int, kept_heartbeating: bool | None
+) -> None:
+    """Without a number nothing is claimed."""
+    numbers = {"applied_version": 7, "committed_version": 9, "last_contact_ago_ms": last_contact_ago_ms}
+
+    (late,) = diagnosed(observation("metadata-late", 3, 2, 0, 15_000, **numbers)).conditions
+
+    assert late.numbers.get("kept_heartbeating") is kept_heartbeating
+
+
+def test_heartbeat_gap_shows_that_a_broker_with_late_metadata_was_silent() -> None:
+    """Guards: it was said to have sent heartbeats all the time."""
+    (late,) = diagnosed(*incidents.follower_learned_late_and_was_silent()).conditions
+
+    assert (late.numbers["silent_ms"], late.numbers["kept_heartbeating"]) == (3_400, False)
 
 
 def test_creation_is_no_change_of_the_leader() -> None:

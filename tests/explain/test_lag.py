@@ -65,7 +65,7 @@ SENTENCES = {
         " fetches from 900, last 400 ms ago. After a restart it would read the records between them again."
     ),
     LagCause.NEVER_COMMITS: (
-        "The reader of t-3 never commits: it fetches from offset 990, 10 behind the end, last 10 ms ago."
+        "The reader of t-3 has not committed yet: it fetches from offset 990, 10 behind the end, last 10 ms ago."
     ),
     LagCause.STUCK_POLL: (
         "app on 10.0.0.1 is a live member and has not fetched t-3 for 60 s, nor committed anything new, with 900"
@@ -95,7 +95,7 @@ def test_one_is_no_plural() -> None:
     for cause in LagCause:
         (told,) = sentences([Finding(cause, {**EVIDENCE[cause], **ones}, T3)])
         assert not re.search(r"\b1 (unread )?(records|members)", told), told
-    assert losing(needed_per_s=0.01).endswith("It must read at least 1 record/s.")
+    assert losing(needed_per_s=1.0).endswith("It must read at least 1 record/s.")
     assert losing(lost=1, loses_data=False) == "The group has missed 1 record of t-3, deleted unread."
     verdict = PartitionVerdict(GroupStatus.OK, StatusRule.INCOMPLETE, 0.1, 1, ones)
     row = partition(0, [10], 11, appended_ms(0) + 10 * MINUTE_MS).row
@@ -103,6 +103,15 @@ def test_one_is_no_plural() -> None:
         told = describe(row, verdict._replace(rule=rule))
         assert not re.search(r"\b1 (commits|offsets)", told), told
     assert "1 unread record, the oldest" in group(partition(0, [10], 11, appended_ms(0)))[0]
+
+
+@pytest.mark.parametrize(
+    ("needed_per_s", "told"),
+    [(0.0001, "0.01"), (0.033, "0.033"), (0.5, "0.5"), (1.04, "1"), (9.99, "10"), (11.4, "11"), (6_100.4, "6,100")],
+)
+def test_rate_has_the_digits_that_say_something(needed_per_s: float, told: str) -> None:
+    """Guards: a group that needs a record in half a minute was told to read one per second."""
+    assert re.findall(r"at least (\S+) record", losing(needed_per_s=needed_per_s)) == [told]
 
 
 def losing(**others: Fact) -> str:
@@ -215,7 +224,7 @@ def test_group_that_has_read_everything_is_told_in_one_sentence() -> None:
     (told,) = group(partition(0, [], 100, now_ms), half_full)
     assert told == (
         "Group g is OK: it has read everything. Partitions without a commit: 1."
-        " Partitions without a full window of commits: 1."
+        " 1 partition has too few commits yet to judge its status."
     )
 
 
@@ -248,7 +257,8 @@ def everything() -> str:
     told += group(partition(0, [], 100, now_ms), *(partition(index, [index], 100, now_ms) for index in range(1, 9)))
     told += group(partition(0, [], 100, now_ms))
     half_full = partition(0, [100] * 10, 100, now_ms)
-    told += group(half_full._replace(verdict=half_full.verdict._replace(complete=0.5)))
+    half_full = half_full._replace(verdict=half_full.verdict._replace(complete=0.5))
+    told += [*group(half_full), *group(half_full, half_full)]
     return "\n".join(told)
 
 

@@ -59,7 +59,11 @@ def words(incident: object) -> str:
             "Since 1 neither the controller nor other replicas have received anything from broker 2",
             id="still-paused",
         ),
-        pytest.param(incidents.leader_paused_without_effect, "It had no effect on flights-3", id="no-effect"),
+        pytest.param(
+            incidents.leader_paused_without_effect,
+            "At 1 something was unusual. It changed neither the ISR nor the leader of flights-3.",
+            id="no-effect",
+        ),
         pytest.param(
             incidents.leader_read_slowly,
             "Replica 2 left the ISR of flights-3 at 15: it last had everything at 0.5, 14.5 s before, more than "
@@ -152,6 +156,7 @@ def test_sentence_names_what_happened(incident: object, sentence: str) -> None:
         pytest.param(incidents.deposed_leader_that_does_not_know_it, "received nothing from each other", id="no-cut"),
         pytest.param(incidents.leader_still_reads, "unknown", id="cause-known"),
         pytest.param(incidents.leader_after_none, "unknown", id="no-cause-needed"),
+        pytest.param(incidents.move_cancelled_and_repeated, "?", id="no-numbers"),
         pytest.param(incidents.preferred_leader_again, "unknown", id="wanted"),
     ],
 )

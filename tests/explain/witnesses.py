@@ -283,7 +283,13 @@ def truncated(replica: int, at: int, before: int, after: int) -> Truncation:
     )
 
 
-def diagnosed(*witnesses: Event | list[Observation], replica: int | None = None, since: int = -60_000) -> Diagnosis:
+def diagnosed(
+    *witnesses: Event | list[Observation],
+    replica: int | None = None,
+    since: int = -60_000,
+    leader: int = 1,
+    replicas: tuple[int, ...] = (1, 2, 3),
+) -> Diagnosis:
     """Return the diagnosis of what brokers reported."""
     events: list[Event] = []
     for each in witnesses:
@@ -298,6 +304,6 @@ def diagnosed(*witnesses: Event | list[Observation], replica: int | None = None,
         since_ms=NOON + since,
         until_ms=NOON + 120_000,
         replica=replica,
-        leader=1,
-        replicas=(1, 2, 3),
+        leader=leader,
+        replicas=replicas,
     )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from syncline.cli.target import client_config, guarded, offsets, sentence_of, topic_names
+from syncline.cli.target import client_config, guarded, known_offsets, sentence_of, topic_names
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, EventDecodeError, from_json
 from syncline.model.ids import JOURNAL_TOPIC
@@ -48,15 +48,17 @@ def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_m
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    if JOURNAL_TOPIC not in topic_names(admin):
+    topic = topic_names(admin).get(JOURNAL_TOPIC)
+    if topic is None or 0 not in topic.partitions:
         raise LocalClusterError(
             f"this cluster has no topic {JOURNAL_TOPIC}, from which decisions are explained. Brokers write it unless "
             "they run with journal.enable=false; it is there some seconds after the first start."
         )
+    advice = _advice(topic.partitions[0].leader)
     place = TopicPartition(JOURNAL_TOPIC, 0)
     consumer = Consumer(client_config(servers, **{"group.id": "syncline-cli", "enable.auto.commit": False}))
     try:
-        end = offsets(admin, [place], OffsetSpec.latest())[JOURNAL_TOPIC, 0]
+        end = _offset(admin, place, OffsetSpec.latest(), advice)
         asked = [TopicPartition(JOURNAL_TOPIC, 0, max(0, at_ms)) for at_ms in (since_ms, until_ms) if at_ms is not None]
         found = [
             guarded("cannot read the journal", lambda each=each: consumer.offsets_for_times([each], READ_TIMEOUT_S))  # type: ignore[misc]
@@ -67,15 +69,33 @@ def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_m
             end = found[1][0].offset
         if start < 0 or start >= end:
             return Journal([], 0)
-        earliest = offsets(admin, [place], OffsetSpec.earliest())[JOURNAL_TOPIC, 0]
+        earliest = _offset(admin, place, OffsetSpec.earliest(), advice)
         consumer.assign([TopicPartition(JOURNAL_TOPIC, 0, start)])
-        events = _read(consumer, end, wanted)
+        events = _read(consumer, end, wanted, advice)
         return Journal(events, events[0].ts_ms if events and start <= earliest else 0)
     finally:
         consumer.close()
 
 
-def _read(consumer: Any, end: int, wanted: Wanted) -> list[Event]:
+def _advice(leader: int) -> str:
+    """Return what to do if the journal's leader does not answer: the controller elects another one."""
+    if leader < 0:
+        return "The journal has no leader now. Try again in some seconds, or start the brokers that hold its replicas."
+    return (
+        f"Broker {leader} leads the journal. If it is paused or cannot be reached, another broker leads it in some "
+        "seconds: try again then."
+    )
+
+
+def _offset(admin: Any, place: Any, spec: Any, advice: str) -> int:
+    troubles: dict[tuple[str, int], str] = {}
+    found = known_offsets(admin, [place], spec, troubles)
+    for why in troubles.values():
+        raise LocalClusterError(f"cannot read the journal: {why}. {advice}")
+    return found[JOURNAL_TOPIC, 0]
+
+
+def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
     events: list[Event] = []
     deadline_s = time.monotonic() + READ_TIMEOUT_S
     at = -1
@@ -102,6 +122,6 @@ def _read(consumer: Any, end: int, wanted: Wanted) -> list[Event]:
             deadline_s = time.monotonic() + READ_TIMEOUT_S
         elif time.monotonic() > deadline_s:
             raise LocalClusterError(
-                f"the journal could not be read to its end within {READ_TIMEOUT_S:.0f} s. Is its leader up?"
+                f"cannot read the journal: its end did not come within {READ_TIMEOUT_S:.0f} s. {advice}"
             )
     return events

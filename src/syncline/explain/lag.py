@@ -15,6 +15,9 @@ from syncline.model.lag import Fact, Finding, GroupStatus, GroupVerdict, LagCaus
 
 # Of the partitions that are not OK, so many are described, those with most to read first.
 DESCRIBED_MAX: Final = 5
+# Records per second from which on a fraction says nothing, and the least that is told.
+_WHOLE_RATE: Final = 10
+_LEAST_RATE: Final = 0.01
 
 
 def tell(
@@ -38,7 +41,8 @@ def tell(
     if uncommitted:
         head.append(wording.WITHOUT_COMMITS.format(partitions=count(uncommitted)))
     if incomplete:
-        head.append(wording.INCOMPLETE.format(partitions=count(incomplete)))
+        template = wording.INCOMPLETE_ONE if incomplete == 1 else wording.INCOMPLETE
+        head.append(template.format(partitions=count(incomplete)))
     troubled = [(row, each) for row, each in partitions if each.status > GroupStatus.OK]
     troubled.sort(key=lambda pair: (-(pair[0].readable or 0), pair[0].key))
     described = [describe(row, each) for row, each in troubled[:DESCRIBED_MAX]]
@@ -94,8 +98,8 @@ def _cause(finding: Finding) -> str:
         host=facts.get("host"),
         share=_percent(facts.get("share")),
         mean=_rounded(facts.get("mean_of_others")),
-        produced=_rounded(produced),
-        consumed=_rounded(facts.get("consumed_per_s")),
+        produced=_rate(produced),
+        consumed=_rate(facts.get("consumed_per_s")),
         times=_times(produced, usual),
     )
 
@@ -130,7 +134,7 @@ def _needed(facts: Mapping[str, Fact]) -> str:
     needed_per_s = facts.get("needed_per_s")
     if not isinstance(needed_per_s, (int, float)):
         return ""
-    return wording.TOO_LATE if isinf(needed_per_s) else wording.NEEDED.format(needed=_rounded(max(1, needed_per_s)))
+    return wording.TOO_LATE if isinf(needed_per_s) else wording.NEEDED.format(needed=_rate(needed_per_s))
 
 
 def _more(finding: Finding) -> str:
@@ -153,6 +157,13 @@ def _percent(share: Fact) -> str:
 
 def _rounded(number: Fact) -> Count:
     return count(round(number) if isinstance(number, (int, float)) and not isinf(number) else None)
+
+
+def _rate(per_s: Fact) -> Count:
+    """Return a rate with two digits at least; one in five minutes is no whole record a second."""
+    if not isinstance(per_s, (int, float)) or isinf(per_s) or per_s >= _WHOLE_RATE:
+        return _rounded(per_s)
+    return Count(f"{per_s if not per_s else max(_LEAST_RATE, per_s):.2g}")
 
 
 def _times(produced: Fact, usual: Fact) -> str:

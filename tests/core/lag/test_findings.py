@@ -71,6 +71,15 @@ def test_lag_that_is_spread_is_not_hot() -> None:
     assert causes(facts(0, 995, verdict=FINE), facts(1, 1_000)) == []
 
 
+def test_partition_of_unknown_lag_makes_no_other_one_hot() -> None:
+    """Guards: a commit in t-0 alone made it hot, with others that had read everything."""
+    assert causes(facts(0, 100), facts(1, None), facts(2, None)) == []
+
+    (hot,) = found(facts(0, 100), facts(1, 999), facts(2, None))
+
+    assert (hot.cause, hot.evidence["partitions"], hot.evidence["mean_of_others"]) == (LagCause.HOT_PARTITION, 2, 1)
+
+
 def test_reader_that_goes_on_without_committing_has_stopped_committing() -> None:
     """90 s since the last commit, a fetch each half second, far beyond it."""
     ahead = facts(0, 100, reader=READER._replace(fetch_offset=Offset(900)), fetched_ago_ms=400)

@@ -201,13 +201,15 @@ def _watermark_held(facts: GroupFacts) -> Finding | None:
 def _hot_partition(facts: GroupFacts) -> Finding | None:
     """One partition holds nearly everything: more members would not help, another key would.
 
-    Without members, it is only where most was written.
+    Without members, it is only where most was written. Partitions of unknown lag, such as those without a commit, count
+    neither as hot nor as read.
     """
-    unread = sum(each.unread for each in facts.partitions)
-    others = len(facts.partitions) - 1
+    known = [each for each in facts.partitions if each.row.readable is not None]
+    unread = sum(each.unread for each in known)
+    others = len(known) - 1
     if others < 1 or not unread or not facts.members:
         return None
-    worst = max(facts.partitions, key=lambda each: each.unread)
+    worst = max(known, key=lambda each: each.unread)
     mean_of_others = (unread - worst.unread) / others
     is_hot = worst.unread > HOT_SHARE * unread and worst.unread >= HOT_TIMES * mean_of_others
     if not (is_hot and worst.is_behind):
@@ -216,7 +218,7 @@ def _hot_partition(facts: GroupFacts) -> Finding | None:
         "share": worst.unread / unread,
         "unread": worst.unread,
         "mean_of_others": mean_of_others,
-        "partitions": len(facts.partitions),
+        "partitions": len(known),
     }
     return Finding(LagCause.HOT_PARTITION, evidence, worst.row.key)
 

@@ -15,6 +15,8 @@ from syncline.model.reasons import STOPS, Reason
 
 # Ignore a disk whose slow time adds up to less than this.
 SLOW_DISK_MS: Final = 600
+# The default of broker.heartbeat.interval.ms, which no event carries: a longer silence is a missed heartbeat.
+HEARTBEAT_MS: Final = 2_000
 # A process that registers within this time after a death replaces the dead one.
 _RESTART_MS: Final = 60_000
 # A connection that broke within this time before a registration broke because the process before it ended.
@@ -183,9 +185,24 @@ def late_metadata(history: History, deep: Sequence[Condition]) -> list[Condition
             is_over=each.is_over,
             numbers=dict(each.first.evidence),
         )
+        silent_ms = _longest_silence_ms(history, each, condition)
+        if silent_ms is not None:
+            condition.numbers["silent_ms"] = silent_ms
+            condition.numbers["kept_heartbeating"] = silent_ms <= HEARTBEAT_MS
         if not any(other.broker in {condition.broker, condition.other} and other.explains(condition) for other in deep):
             found.append(condition)
     return found
+
+
+def _longest_silence_ms(history: History, late: Observed, condition: Condition) -> int | None:
+    """Return the longest time without contact that the controller reported meanwhile; None if it reported none."""
+    contacts = [number(report.evidence, "last_contact_ago_ms") for report in (late.first, late.last)]
+    gaps = [
+        gap.last.lasted_ms
+        for gap in history.of_kind("heartbeat-gap")
+        if gap.last.subject == condition.broker and condition.touches(gap.begin_ms, gap.end_ms)
+    ]
+    return max((ms for ms in (*contacts, *gaps) if ms >= 0), default=None)
 
 
 def fresh_logs(history: History, late: Sequence[Condition]) -> list[Condition]:

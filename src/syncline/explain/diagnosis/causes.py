@@ -63,8 +63,11 @@ class Causes:
         return Cause.UNKNOWN, None
 
     def of_joining(self, replica: int, begin_ms: int, at_ms: int) -> tuple[Cause, Condition | None]:
-        """Return the empty log that a replica filled before it joined."""
-        for each in self._conditions:
+        """Return the empty log that a replica filled before it joined.
+
+        The last one: a move may have been cancelled and repeated, and the copy of the cancelled one is gone.
+        """
+        for each in reversed(self._conditions):
             if each.kind is Kind.FRESH and each.broker == replica and each.touches(begin_ms, at_ms + SLACK_MS):
                 return Cause.NEW_REPLICA, each
         return Cause.UNKNOWN, None
@@ -76,12 +79,21 @@ class Causes:
             for each in self._conditions
             if each is not chosen
             and each.touches(begin_ms - CLOCKS_MS, at_ms + CLOCKS_MS)
-            and each.broker in self._replicas
-            and (each.other < 0 or each.other in self._replicas or each.kind is Kind.UNREACHABLE)
+            and self._is_of_replicas(each)
         )
 
+    def _is_of_replicas(self, condition: Condition) -> bool:
+        match condition.kind:
+            case Kind.CUT:
+                # Also a connection to a controller that holds no replica.
+                return bool({condition.broker, condition.other} & self._replicas)
+            case Kind.SILENT:
+                return {condition.broker, condition.other} <= self._replicas
+            case _:
+                return condition.broker in self._replicas
+
     def concerns_partition(self, condition: Condition, leader: int) -> bool:
-        """Return whether a condition that had no effect is still worth a finding."""
+        """Return whether a condition that changed neither the ISR nor the leader is still worth a finding."""
         if condition.broker not in self._replicas:
             return False
         match condition.kind:

@@ -114,8 +114,13 @@ class _Effects:
             if id(condition) not in used and condition.touches(since_ms, until_ms):
                 leader = self._leader_at(condition.begin_ms)
                 if self._causes.concerns_partition(condition, leader):
-                    found.append(_without_effect(condition, leader))
+                    found.append(self._without_effect(condition, leader))
         return sorted(found, key=lambda each: each.ts_ms)
+
+    def _without_effect(self, condition: Condition, leader: int) -> Finding:
+        begin_ms, broker = condition.begin_ms, condition.broker
+        cause, also = name_of(condition, leader), self._causes.beside(condition, begin_ms, condition.end_ms)
+        return Finding(Effect.NOTHING, begin_ms, cause, broker, leader, condition, also=also)
 
     def _leader_at(self, at_ms: int) -> int:
         return self._history.leader_at(at_ms, self._leader_now)
@@ -252,11 +257,6 @@ class _Effects:
 
 def _truncation(cut: Truncation) -> Finding:
     return Finding(Effect.TRUNCATED, cut.ts_ms, Cause.UNKNOWN, cut.broker, cut.leader, event=cut)
-
-
-def _without_effect(condition: Condition, leader: int) -> Finding:
-    cause = name_of(condition, leader)
-    return Finding(Effect.NOTHING, condition.begin_ms, cause, condition.broker, leader, condition)
 
 
 def _is_proposed(change: IsrChange) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from syncline.explain.diagnosis.condition import DEPTH, Condition
+from syncline.explain.diagnosis.condition import DEPTH, Condition, Kind
 from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
 from syncline.model.reasons import WANTED
 
@@ -60,10 +60,16 @@ NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSE
 # The rule of a member of the ISR that left because its replica is no longer wanted.
 REASSIGNMENT_RULE: Final = "reassignment"
 
+# The conditions that explain most effects: their absence is evidence, too.
+_RULED_OUT: Final = (Kind.GONE, Kind.STALL, Kind.DISK, Kind.CUT)
+
 
 @dataclass(slots=True)
 class Finding:
-    """One effect and its cause; `event` reports the effect, and is None when a condition had no effect."""
+    """One effect and its cause; `event` reports the effect.
+
+    It is None when a condition changed neither the ISR nor the leader; clients may have noticed it all the same.
+    """
 
     effect: Effect
     ts_ms: int
@@ -91,12 +97,34 @@ class Finding:
         """The broker that the cause affected; for a cut connection, the replica that was cut off."""
         return self.replica if self.condition is None else self.condition.broker
 
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers whose conditions were compared: the replica and the leader."""
+        return tuple(sorted({self.replica, self.leader} - {-1}))
+
+    @property
+    def beside(self) -> tuple[Condition, ...]:
+        """Those other conditions that affected `brokers`."""
+        return tuple(each for each in self.also if {each.broker, each.other} & set(self.brokers))
+
+    @property
+    def ruled_out(self) -> tuple[Kind, ...]:
+        """The kinds of conditions that no broker reported of `brokers`; of others nothing is claimed."""
+        chosen = self.condition
+        if chosen is not None and chosen.kind is Kind.GONE:
+            return ()
+        present = {each.kind for each in self.beside} | (set() if chosen is None else {chosen.kind})
+        if len(self.brokers) < 2:
+            # There is no connection between them.
+            present.add(Kind.CUT)
+        return tuple(each for each in _RULED_OUT if each not in present)
+
     def check_invariants(self) -> None:
         """Raise `AssertionError` when the fields contradict each other."""
         is_known = self.cause is not Cause.UNKNOWN
         assert not is_known or self.condition is not None, f"{self.cause} rests on no condition"
         assert all(each is not self.condition for each in self.also), f"{self.condition} beside itself"
-        assert (self.effect is Effect.NOTHING) <= (self.event is None), f"no effect, and yet {self.event}"
+        assert (self.effect is Effect.NOTHING) <= (self.event is None), f"nothing changed, and yet {self.event}"
         for condition in (self.condition, *self.also):
             if condition is not None:
                 condition.check_invariants()
@@ -175,7 +203,8 @@ def _weight(finding: Finding) -> int:
         case Cause.LOG_DAMAGED if finding.effect is not Effect.NOTHING:
             return _DAMAGED_WEIGHT
         case Cause.NEW_REPLICA:
-            return _NEW_REPLICA_WEIGHT
+            # A copy that led to a join comes before one that was given up.
+            return _NEW_REPLICA_WEIGHT + (finding.effect is not Effect.NOTHING)
         case Cause.THROTTLED | Cause.STARVED if finding.condition is not None and not finding.condition.is_over:
             return _THROTTLED_WEIGHT
         case _:

@@ -58,21 +58,11 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
                     still=still,
                     applied=numbers.get("applied_version"),
                     committed=numbers.get("committed_version"),
+                    contact=_contact(numbers),
                 )
             ]
         case Kind.FRESH:
-            return [
-                wording.FRESH.format(
-                    broker=broker,
-                    begin=begin,
-                    end=end,
-                    lasted=lasted,
-                    still=still,
-                    log_end=count(numbers.get("log_end")),
-                    leader_end=count(numbers.get("leader_end")),
-                    rate=count(numbers.get("records_per_s")),
-                )
-            ]
+            return [_filled(condition, begin, end, lasted, still)]
         case Kind.BURST:
             usual = numbers.get("usual_records")
             than = wording.USUALLY.format(records=count(usual)) if usual else ""
@@ -97,6 +87,34 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [throttled, *_taken(numbers)] if finding.cause is Cause.STARVED else [throttled]
         case _:
             assert_never(condition.kind)
+
+
+def _contact(numbers: Mapping[str, Json]) -> str:
+    """Return whether the controller kept hearing from a broker whose metadata was late, if that is known."""
+    silent_ms = numbers.get("silent_ms")
+    if not isinstance(silent_ms, int):
+        return ""
+    if numbers.get("kept_heartbeating"):
+        return wording.KEPT_HEARTBEATING
+    return wording.WAS_SILENT.format(silent=span(silent_ms))
+
+
+def _filled(condition: Condition, begin: str, end: str, lasted: str, still: str) -> str:
+    """Return how far an empty log was filled; a copy that was given up has no numbers."""
+    broker, numbers = condition.broker, condition.numbers
+    log_end, leader_end, rate = (numbers.get(name) for name in ("log_end", "leader_end", "records_per_s"))
+    if not isinstance(log_end, int):
+        return wording.FILLING.format(broker=broker, begin=begin, end=end, lasted=lasted, still=still)
+    return wording.FRESH.format(
+        broker=broker,
+        begin=begin,
+        end=end,
+        lasted=lasted,
+        still=still,
+        log_end=count(log_end),
+        leader_end=wording.OF_LEADER_END.format(leader_end=count(leader_end)) if isinstance(leader_end, int) else "",
+        rate=wording.AT_RATE.format(rate=count(rate)) if isinstance(rate, int) else "",
+    )
 
 
 def _taken(numbers: Mapping[str, Json]) -> list[str]:
@@ -159,11 +177,11 @@ def evidence_against(finding: Finding, show: Show) -> list[str]:
         return [wording.ALSO.format(condition=short(each, show)) for each in finding.also]
     if finding.effect not in {Effect.LEFT, Effect.ELECTED, Effect.NOTHING}:
         return []
-    chosen = finding.condition
-    beside = [each for each in finding.also if {each.broker, each.other} & {finding.replica, finding.leader}]
-    sentences = [wording.ALSO.format(condition=short(each, show)) for each in beside[:_NAMED_MAX]]
-    present = {each.kind for each in beside} | (set() if chosen is None else {chosen.kind})
-    absent = [words for kind, words in wording.ABSENT.items() if kind not in present]
-    if absent and (chosen is None or chosen.kind is not Kind.GONE):
-        sentences.append(wording.NOTHING_ELSE.format(listed=listed(absent)))
+    sentences = [wording.ALSO.format(condition=short(each, show)) for each in finding.beside[:_NAMED_MAX]]
+    absent = [wording.ABSENT[kind] for kind in finding.ruled_out]
+    if absent and finding.brokers:
+        brokers = [str(each) for each in finding.brokers]
+        template = wording.ON_BROKER if len(brokers) == 1 else wording.ON_BROKERS
+        where = template.format(brokers=listed(brokers))
+        sentences.append(wording.NOTHING_ELSE.format(listed=listed(absent), where=where))
     return sentences

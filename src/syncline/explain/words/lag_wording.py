@@ -12,7 +12,8 @@ GROUP: Final = "Group {group} is {status}: {unread:unread record}{oldest}."
 GROUP_OLDEST: Final = ", the oldest for {staleness}"
 GROUP_READ: Final = "Group {group} is {status}: it has read everything."
 GROUP_UNKNOWN: Final = "Group {group} is {status}: its lag is not known."
-INCOMPLETE: Final = "Partitions without a full window of commits: {partitions}."
+INCOMPLETE: Final = "{partitions} partitions have too few commits yet to judge their status."
+INCOMPLETE_ONE: Final = "{partitions} partition has too few commits yet to judge its status."
 MORE: Final = "Further partitions that are not OK: {rest}."
 WITHOUT_COMMITS: Final = "Partitions without a commit: {partitions}."
 
@@ -51,8 +52,8 @@ CAUSES: Final[dict[LagCause, str]] = {
         " between them again."
     ),
     LagCause.NEVER_COMMITS: (
-        "The reader of {partition} never commits: it fetches from offset {fetch_offset}, {fetch_lag} behind the end,"
-        " last {fetched} ago."
+        "The reader of {partition} has not committed yet: it fetches from offset {fetch_offset}, {fetch_lag} behind the"
+        " end, last {fetched} ago."
     ),
     LagCause.STUCK_POLL: (
         "{client} on {host} is a live member and has not fetched {partition} for {fetched}, nor committed anything new,"

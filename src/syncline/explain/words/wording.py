@@ -174,7 +174,8 @@ REPLICA: Final = "replica {listed}"
 REPLICAS: Final = "replicas {listed}"
 UNKNOWN_REPLICAS: Final = "unknown replicas"
 HELD_BACK: Final = "Replica {replica} of {partition} was held back at {at}: it copies no faster than a quota allows."
-NO_EFFECT: Final = "It had no effect on {partition}, but at {at} something was unusual."
+# Clients may well have noticed it: a paused leader takes no writes.
+NO_EFFECT: Final = "At {at} something was unusual. It changed neither the ISR nor the leader of {partition}."
 
 # Evidence for a cause.
 STILL: Final = " and had not ended at the last report"
@@ -212,12 +213,17 @@ UNREACHABLE: Final = "Broker {broker} got no answer from controller {other} from
 WENT_ON_FETCHING: Final = "It went on fetching from leader {leader} meanwhile, which did not miss it."
 LATE: Final = (
     "Broker {broker} had not applied what was committed at {begin} until {end} ({lasted}){still}; it was at version "
-    "{applied} of {committed}, and sent heartbeats all the time."
+    "{applied} of {committed}{contact}."
 )
+KEPT_HEARTBEATING: Final = ", and sent heartbeats all the time"
+WAS_SILENT: Final = ", and once {silent} passed without a heartbeat from it"
 FRESH: Final = (
-    "Broker {broker} started at {begin} with an empty log and reached offset {log_end} of {leader_end} at {end} "
-    "({lasted}, {rate} records/s){still}."
+    "Broker {broker} started at {begin} with an empty log and reached offset {log_end}{leader_end} at {end} "
+    "({lasted}{rate}){still}."
 )
+OF_LEADER_END: Final = " of {leader_end}"
+AT_RATE: Final = ", {rate} records/s"
+FILLING: Final = "Broker {broker} was filling an empty log from {begin} to {end} ({lasted}){still}."
 BURST: Final = (
     "Clients wrote up to {records} records in one interval between {begin} and {end}{usual}; all brokers were healthy."
 )
@@ -262,13 +268,15 @@ CONDITION: Final = "{kind} ({who}), from {begin}{end}"
 OF_BROKER: Final = "broker {broker}"
 UP_TO: Final = " to {end}"
 STILL_ON: Final = " on"
-NOTHING_ELSE: Final = "Otherwise {listed}, as far as brokers reported."
+NOTHING_ELSE: Final = "Otherwise, {where} at that time, {listed}, as far as brokers reported."
+ON_BROKER: Final = "on broker {brokers}"
+ON_BROKERS: Final = "on brokers {brokers}"
 # What did not happen, of those conditions that explain most effects.
 ABSENT: Final[dict[Kind, str]] = {
     Kind.GONE: "no process died",
     Kind.STALL: "no process was paused",
     Kind.DISK: "no disk was slow",
-    Kind.CUT: "no connection was cut",
+    Kind.CUT: "no connection between them was cut",
 }
 
 # Numbers and lists.
