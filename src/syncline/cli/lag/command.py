@@ -213,9 +213,6 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     )
 
 
-# Showing
-
-
 def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) -> None:
     found = groups_with_end(found, end) if group is None else with_end(found, end)
     if as_json:

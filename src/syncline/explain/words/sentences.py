@@ -117,9 +117,6 @@ def _isr_change(finding: Finding, event: IsrChange, partition: str, show: Show) 
             ]
 
 
-# A replica left.
-
-
 def _left(finding: Finding, event: IsrChange, left: str, show: Show) -> list[str]:
     if event.rule == "election":
         elected = ", ".join(map(str, event.after))
@@ -182,9 +179,6 @@ def _last_fetch(finding: Finding, event: IsrChange, show: Show) -> list[str]:
     return [wording.LAST_FETCH.format(asked=show(asked), before=span(decided - asked))]
 
 
-# Other changes of the ISR.
-
-
 def _joined_by(event: IsrChange) -> str:
     if event.rule == "reached-the-watermark":
         log_end, mark = event.evidence.get("log_end"), event.evidence.get("high_watermark")
@@ -216,9 +210,6 @@ def _spared(finding: Finding, partition: str, at: str, show: Show) -> str:
         until=wording.UNTIL.format(end=show(until)) if isinstance(until, int) and is_over else "",
         leader=finding.leader,
     )
-
-
-# Logs, leaders and watermarks.
 
 
 def _truncated(event: Truncation, partition: str, at: str) -> str:
