@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+# Before a test replaces what it takes from `syncline.local.control`.
+import syncline.local.named_brokers  # noqa: F401
 from syncline.model.ids import TopicPartition as Key
 from tests.cli.scripted_kafka import ScriptedKafka, Serve, serving
 from tests.cluster import LocalCluster
+
+with warnings.catch_warnings():
+    # typer uses what click is about to drop, whichever test imports it first.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import typer  # noqa: F401
+
 
 _NUMBERS = itertools.count(1)
 THREE_PARTITIONS = {Key("foo", 0): (1, 2, 3), Key("foo", 1): (1, 2, 3), Key("bar", 0): (2, 3, 4)}

@@ -1,21 +1,16 @@
 """`syncline cache`: answers of several brokers, given as data, become lines, JSON and a page."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncline.cli import cache
 from syncline.local.control import ControlError
 from syncline.local.layout import LocalClusterError
 from tests.lag_report.readings import GB, answer, falling, quiet
 from tests.pages import check_page
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import cache
 
 
 class Scripted:

@@ -3,21 +3,16 @@
 import math
 import subprocess
 import sys
-import warnings
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from syncline.cli.reassign.client_probe import PER_S, TOPIC_PREFIX, Probe
 from syncline.local.layout import LocalClusterError
 from tests.cli.terminal import ENVIRONMENT
 from tests.cluster import LocalCluster
 from tests.patience import until
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli.reassign.client_probe import PER_S, TOPIC_PREFIX, Probe
 
 pytestmark = pytest.mark.process
 

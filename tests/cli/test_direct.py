@@ -1,18 +1,12 @@
 """Asking brokers without the client library."""
 
-import warnings
-
 import pytest
 
+from syncline.cli.direct import BrokerSilentError, Direct
+from syncline.cli.reassign.cluster_reading import read_cluster
 from syncline.local.layout import LocalClusterError
 from syncline.wire.api import ApiKey
 from tests.cli.scripted_kafka import Serve
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli.direct import BrokerSilentError, Direct
-    from syncline.cli.reassign.cluster_reading import read_cluster
 
 MOVES = {"timeout": 1_000, "topics": None}
 

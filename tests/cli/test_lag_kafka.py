@@ -1,23 +1,18 @@
 """`lag`, `groups describe` and `groups reset-offsets` of any cluster that speaks Kafka's protocol."""
 
 import json
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from syncline.cli import groups
+from syncline.cli.lag import kafka_api as lag_kafka
+from syncline.cli.lag import reset_effects
 from tests.cli.kafka_admin import NO_LEADER, KafkaAdmin, member
 from tests.cli.terminal import call, refusal
 from tests.cli.test_lag import cells
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import groups
-    from syncline.cli.lag import kafka_api as lag_kafka
-    from syncline.cli.lag import reset_effects
 
 AT = ("-b", "h:1")
 Serve = Callable[[KafkaAdmin], KafkaAdmin]

@@ -1,18 +1,13 @@
 """What a reset would change, from what leaders know, and from what Kafka's API does."""
 
 import json
-import warnings
 from typing import Any
 
 import pytest
 
+from syncline.cli.lag import reset_effects
+from syncline.cli.lag.reset_effects import Effect, by_brokers
 from syncline.local.control import ControlError
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli.lag import reset_effects
-    from syncline.cli.lag.reset_effects import Effect, by_brokers
 
 ENDS = {
     "at_ms": 90_000,

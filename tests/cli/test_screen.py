@@ -2,25 +2,20 @@
 
 import json
 import re
-import warnings
 from typing import Any
 
 import pytest
 
+from syncline.cli import cache, groups, screen
+from syncline.cli.lag import kafka_api as lag_kafka
+from syncline.cli.lag import reset_effects
 from syncline.model.shown_names import LENGTH_MAX, columns_of, printable, shown_name
 from tests.cli.kafka_admin import KafkaAdmin, member
 from tests.cli.terminal import call, refusal
 from tests.cli.test_lag import cells, group_answer, reader, row
 from tests.cluster import ROOT
-
-with warnings.catch_warnings():
-    # typer uses what click is about to drop.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from syncline.cli import cache, groups, screen
-    from syncline.cli.lag import kafka_api as lag_kafka
-    from syncline.cli.lag import reset_effects
-    from tests.lag_report.readings import GB, TAIL, answer
-    from tests.lag_report.readings import reader as cache_reader
+from tests.lag_report.readings import GB, TAIL, answer
+from tests.lag_report.readings import reader as cache_reader
 
 # Clears the screen, renames the window, begins a line of its own, and reverses what follows.
 EVIL = "\x1b[2J\x1b]0;pwned\x07\r\nroot\u202e"
