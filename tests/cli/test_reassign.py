@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from tests.cli.scripted_kafka import BROKER, TOPIC, ScriptedKafka, Serve, at, fails, refuses
+
+with warnings.catch_warnings():
+    # typer uses what click is about to drop.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from syncline.cli.reassign.goals import fact_words
 
 FOO_0, FOO_1, FOO_2 = (TopicPartition("foo", index) for index in range(3))
 BAR_0 = TopicPartition("bar", 0)
@@ -51,8 +57,26 @@ def test_t40_generate_prints_two_plans_and_changes_nothing(serve: Serve, tmp_pat
     )
     topics.write_text('{"topics":[{"topic":"quux"}]}')
     assert refuses(kafka, "reassign", "generate", *named, "1,2") == "Topic quux not found."
-    assert refuses(kafka, "reassign", "generate", "--broker-list", "1,2").startswith("Missing required argument")
+    sentence = refuses(kafka, "reassign", "generate", "--broker-list", "1,2")
+    assert sentence.startswith('Missing required argument "[topics-to-move-json-file]"')
+    assert "--topics-to-move-json-file FILE" in sentence
+    assert "--minimal" in sentence
     assert kafka.changes == []
+
+
+def test_t40_generate_refuses_brokers_that_there_are_not(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With either proposal; one that is down exists, and is noted, as it gets nothing."""
+    kafka = serve(brokers=(1, 2, 4))
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"topics":[{"topic":"foo"}]}')
+
+    for how in (("--minimal",), ("--topics-to-move-json-file", str(topics))):
+        sentence = refuses(kafka, "reassign", "generate", "--broker-list", "1,2,4,77", *how)
+        assert sentence.startswith("Unknown broker id 77")
+        at(kafka, "reassign", "generate", "--broker-list", "1,2,3,4", *how)
+        assert "broker 3 is down" in capsys.readouterr().err
 
 
 def test_t40_generate_minimal_moves_the_smallest_partition_and_tells_the_cost(serve: Serve) -> None:
@@ -220,6 +244,45 @@ def test_dry_run_shows_everything_and_changes_nothing(
     assert ("at most 2 MB/s at each broker, as long as the move runs" in shown) is owns_throttles
     assert data["partitions"] == [{"partition": "foo-0", "from": [1, 2, 3], "to": [1, 2, 5], "copied_bytes": 5_000_000}]
     assert kafka.changes == []
+
+
+def test_plan_that_changes_nothing_says_so(serve: Serve, plan: Callable[..., str]) -> None:
+    """After what Kafka's tool prints; with a goal, nothing is measured and nothing steered."""
+    kafka = serve(owns_throttles=True)
+    same = ("reassign", "execute", "-f", plan({FOO_0: (1, 2, 3), FOO_1: (1, 2, 3)}))
+
+    shown = at(kafka, *same, "--max-client-impact", "10%").splitlines()
+    told = at(kafka, *same, "--dry-run").splitlines()
+
+    assert shown[-2] == "Successfully started partition reassignments for foo-0,foo-1"
+    assert told == [shown[-1]]
+    assert shown[-1].startswith("Nothing is to be moved")
+    assert json.loads(at(kafka, *same, "--json"))["moves_nothing"]
+    assert json.loads(at(kafka, *same, "--json", "--dry-run"))["moves_nothing"]
+    partly = ("reassign", "execute", "-f", plan({FOO_0: (1, 2, 3), FOO_1: (1, 2, 5)}), "--dry-run")
+    assert not json.loads(at(kafka, *partly, "--json"))["moves_nothing"]
+    lines = at(kafka, *partly).splitlines()
+    assert "  foo-0: 1,2,3, as it is" in lines
+    assert "  foo-1: 1,2,3 -> 1,2,5" in lines
+
+
+def test_progress_is_told_as_a_person_would(serve: Serve, plan: Callable[..., str]) -> None:
+    """No names of facts; those are for --json."""
+    facts = {"clients_p99_ms": 141.28, "bound_used_percent": 1444, "p99_ms_without_the_move": 192.53}
+
+    assert fact_words(facts) == ["clients' p99 141 ms (193 ms without the move)", "1444 % of the bound"]
+    assert fact_words({"deadline_in_s": 24.0, "needed_bytes_per_s": 2_000_000, "late_by_s": 3.0}) == [
+        "deadline in 24 s",
+        "the deadline needs 2 MB/s",
+        "late by 3 s",
+    ]
+    assert fact_words({"deadline_in_s": -2.0}) == ["2 s after the deadline"]
+    kafka = serve(owns_throttles=True, sizes={(FOO_0, 1): 4_000_000})
+    begun_s = time.monotonic()
+    kafka.on_list = lambda cluster: cluster.finish() if time.monotonic() - begun_s > 1 else None
+    lines = at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "3s").splitlines()
+    assert any(", deadline in " in line for line in lines)
+    assert not any("deadline in s" in line for line in lines)
 
 
 def test_t44_verify_clears_throttles_only_when_nothing_moves(serve: Serve, plan: Callable[..., str]) -> None:
@@ -560,7 +623,7 @@ def test_deadline_that_the_links_cannot_keep_is_refused_beforehand(serve: Serve,
 
     sentence = refuses(kafka, "reassign", *arguments)
 
-    assert sentence.startswith("no rate suits: sending on broker 1 needs")
+    assert sentence.startswith("No rate meets both goals: broker 1 would have to send")
     assert "With 4 s or more it is possible" in sentence
     assert kafka.changes == []
 

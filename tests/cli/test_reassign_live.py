@@ -105,7 +105,9 @@ def test_t41_t44_throttled_move_ends_and_its_throttle_with_it(
     assert [step["bytes_per_s"] for step in told["throttle"]] == [200_000, 50 * MB]
     assert {(row["topic"], row["destination"], row["ending"]) for row in told["replicas"]} == {(topic, 3, "completed")}
     assert f"Move {started['move']}" in page.read_text()
-    assert "the journal tells of no move 'nothing'" in refusal("reassign", "report", "nothing", *at)
+    assert "There is no move 'nothing' in the journal within the last 1d" in refusal(
+        "reassign", "report", "nothing", *at
+    )
 
 
 def test_t45_t46_cancelled_move_leaves_what_was_there(

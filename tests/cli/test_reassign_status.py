@@ -110,32 +110,91 @@ def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "nothing_moved_ms", "looks", "causes"),
+    ("rate", "nothing_moved_ms", "measured", "causes"),
     [
-        ("3MB", None, 3, {"not-the-throttle"}),
-        ("100B", None, 2, set()),
-        ("3MB", 20_000, 2, {"not-the-throttle"}),
-        ("3MB", 800, 2, set()),
-        ("3MB", 0, 3, set()),
+        ("3MB", None, 0.0, {"not-the-throttle"}),
+        ("100kB", None, None, set()),
+        ("100kB", 1_000, None, set()),
+        ("100kB", 30_000, 0.0, {"not-the-throttle"}),
     ],
 )
-def test_status_looks_on_only_where_something_should_have_come(
-    serve: Serve, plan: Plan, rate: str, nothing_moved_ms: int | None, looks: int, causes: set[str]
+def test_status_tells_a_rate_of_nothing_only_where_something_should_have_come(
+    serve: Serve, plan: Plan, rate: str, nothing_moved_ms: int | None, measured: float | None, causes: set[str]
 ) -> None:
-    """Nothing comes. At 3 MB/s that may be chance for a moment; at 100 B/s the throttle says why, at once.
+    """Nothing comes in a second. At 3 MB/s that is no chance; at 100 kB/s a batch may take ten times as long.
 
-    Brokers of Syncline say for how long nothing came: then there is nothing to wait for.
+    Brokers of Syncline say for how long nothing came, which counts as well.
     """
     kafka = serve(sizes=dict(SIZES), owns_throttles=True, nothing_moved_ms=nothing_moved_ms)
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", rate)
-    lists: list[ScriptedKafka] = []
-    kafka.on_list = lists.append
 
     facts = json.loads(at(kafka, "reassign", "status", "--json"))
 
-    assert len(lists) == looks
-    assert [part["measured_bytes_per_s"] for part in facts["brokers"]] == [0.0, 0.0]
+    assert [part["measured_bytes_per_s"] for part in facts["brokers"]] == [measured, measured]
     assert {finding["cause"] for finding in facts["findings"]} == causes
+
+
+def test_status_sees_batches_that_come_twice_a_second(serve: Serve, plan: Plan) -> None:
+    """A throttle of 2 MB/s lets a batch of 1 MB pass each half a second: the rate is about that of the throttle."""
+    kafka = serve(sizes={(FOO_0, 1): 40_000_000}, owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "2MB")
+    begun_s = time.monotonic()
+
+    def copy(cluster: ScriptedKafka) -> None:
+        cluster.sizes[FOO_0, 5] = 1_000_000 * int((time.monotonic() - begun_s) / 0.5)
+
+    kafka.on_list = copy
+    facts = json.loads(at(kafka, "reassign", "status", "--json"))
+
+    assert all(0.9e6 <= part["measured_bytes_per_s"] <= 3.2e6 for part in facts["brokers"])
+
+
+def test_watch_shows_a_rate_over_several_looks(serve: Serve, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch comes between every fourth look and the next: the looks without one show what came before."""
+    monkeypatch.setattr("syncline.cli.reassign.status.WATCH_S", 0.1)
+    kafka = serve(sizes={(FOO_0, 1): 40_000_000}, owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "2MB")
+    looks = 0
+
+    def copy(cluster: ScriptedKafka) -> None:
+        nonlocal looks
+        looks += 1
+        cluster.sizes[FOO_0, 5] = 1_000_000 * (looks // 4)
+        if looks > 12:
+            cluster.finish()
+
+    kafka.on_list = copy
+    facts = [json.loads(line) for line in at(kafka, "reassign", "status", "--watch", "--json").splitlines()]
+    rates = [each["brokers"][0]["measured_bytes_per_s"] for each in facts if each["brokers"]]
+
+    assert len(rates) == 11
+    assert rates[0] is None
+    assert min(rates[2:]) > 0
+
+
+def test_watch_does_not_take_what_begins_for_a_loss(serve: Serve, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second partition begins to move: more remains than before, and the first one's rate is measured anew."""
+    monkeypatch.setattr("syncline.cli.reassign.status.WATCH_S", 0.1)
+    kafka = serve(sizes={(FOO_0, 1): 40_000_000, (FOO_1, 1): 90_000_000}, owns_throttles=True)
+    at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "2MB")
+    looks = 0
+
+    def copy(cluster: ScriptedKafka) -> None:
+        nonlocal looks
+        looks += 1
+        cluster.sizes[FOO_0, 5] = 1_000_000 * looks
+        if looks == 4:
+            cluster.original[FOO_1], cluster.moving[FOO_1] = cluster.replicas[FOO_1], ((5,), ())
+            cluster.replicas[FOO_1] = (*cluster.replicas[FOO_1], 5)
+        if looks > 7:
+            cluster.finish()
+
+    kafka.on_list = copy
+    facts = [json.loads(line) for line in at(kafka, "reassign", "status", "--watch", "--json").splitlines()]
+    rates = [part["measured_bytes_per_s"] for each in facts[4:] for part in each["brokers"] if part["broker"] == 5]
+
+    assert rates
+    assert min(rates) > 0
 
 
 def test_status_without_moves_says_so(serve: Serve) -> None:
@@ -289,8 +348,8 @@ def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, p
     shown = at(kafka, "throttle", "show")
 
     assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
-    assert "broker 1 keeps rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
-    assert "brokers 2,3,4,5 keep rates over any time (replication.quota.mode=strict)" in shown
+    assert "broker 1 enforces rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
+    assert "brokers 2,3,4,5 enforce rates strictly (replication.quota.mode=strict)" in shown
 
 
 def test_throttle_explain_names_what_is_missing(limited: ScriptedKafka) -> None:

@@ -102,6 +102,8 @@ def test_words_tell_the_story(facts: Facts) -> None:
     assert words.setting(facts).endswith("Its throttle was 400 kB/s, then 2.5 MB/s from 0:12 on.")
     assert re.fullmatch(r"The new replica of t-0 on broker 3 was in sync after 18\.\d s\.", words.progress(facts))
     assert "The slowest during the move took 1 ms" in words.waits(facts)
+    assert re.match(r"Median p99 of acks=all requests: [^:;]+ before the move, [^:;]+ during it\b", words.waits(facts))
+    assert words.waits(replace(facts, waits=())).startswith("No acks=all waits were recorded")
 
 
 def test_move_that_still_runs_is_told_so_far(journal: list[Event]) -> None:

@@ -57,6 +57,15 @@ def test_dead_destination_holds_a_move_that_has_copied_everything() -> None:
     assert sentence(findings[0]) == "broker 3 has been down for 3 min, and foo-0 waits for it."
 
 
+def test_report_tells_what_is_over_in_the_past() -> None:
+    """How long a broker was down, and who waited."""
+    down = diagnose([COPY], {**UP, 3: BrokerView(is_alive=False, silent_s=12)}, {})
+    leaderless = diagnose([COPY], {**UP, 1: BrokerView(is_alive=False)}, {})
+
+    assert sentence(down[0], is_over=True) == "broker 3 was down for 12 s, and foo-0 waited for it."
+    assert sentence(leaderless[0], is_over=True) == "foo-0 had no leader that ran, so nobody sent the records."
+
+
 def test_unknown_destination_is_down_since_an_unknown_time() -> None:
     """A broker that metadata does not show."""
     findings = diagnose([COPY._replace(destination=9)], UP, {})

@@ -50,7 +50,7 @@ def test_t59_deadline_that_leaves_no_rate_gets_both_ways_out(scale: int) -> None
     assert verdict.time_s_min == pytest.approx(10_435, abs=1)
     assert verdict.keep_percent_max == pytest.approx(51.7, abs=0.05)
     sentences = reasons(verdict, keep_percent=60, time_s=7_200)
-    assert "receiving on broker 6 needs 45.3" in sentences[0]
+    assert "broker 6 would have to receive 45.3" in sentences[0]
     assert sentences[1:] == [
         "With 10,435 s (2 h 54 min) or more it is possible while clients keep 60 %.",
         "If clients keep at most 51.7 %, it is possible in 7,200 s.",

@@ -74,8 +74,6 @@ def test_version_and_directories_may_be_missing() -> None:
             id="directories",
         ),
         pytest.param(plan(row(), version=2), "Not supported version field value 2", id="version"),
-        pytest.param("{", "The input string is not a valid JSON", id="no-json"),
-        pytest.param("[]", "The input string is not a valid JSON", id="no-object"),
     ],
 )
 def test_t43_bad_file_is_refused_with_the_tools_message(text: str, message: str) -> None:
@@ -84,6 +82,26 @@ def test_t43_bad_file_is_refused_with_the_tools_message(text: str, message: str)
         parse_plan(text)
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("{", ("p.json, line 1, column 2", "Expecting property name"), id="ends"),
+        pytest.param('{"partitions":\n[,]}', ("p.json, line 2, column 2",), id="second-line"),
+        pytest.param("[]", ("p.json", "a list", '"partitions"'), id="list"),
+        pytest.param("null", ("p.json", "null", '"partitions"'), id="null"),
+        pytest.param("9" * 5_000, ("p.json", "digits"), id="huge"),
+        pytest.param("[" * 100_000, ("p.json", "nested"), id="deep"),
+    ],
+)
+def test_t43_what_is_no_plan_is_told_after_the_tools_message(text: str, told: tuple[str, ...]) -> None:
+    """Which file, where in it, and what is expected instead."""
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, "p.json")
+
+    assert str(caught.value).startswith("The input string is not a valid JSON")
+    assert all(each in str(caught.value) for each in told)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +142,8 @@ def test_t40_topics_file_names_topics_once() -> None:
     assert parse_topics('{"version":1,"topics":[{"topic":"foo"},{"topic":"bar"}]}') == ["foo", "bar"]
     with pytest.raises(PlanError, match=r"^List of topics to reassign contains duplicate entries: \[foo\]$"):
         parse_topics('{"topics":[{"topic":"foo"},{"topic":"foo"}]}')
-    with pytest.raises(PlanError, match=r"^The input string is not a valid JSON$"):
-        parse_topics("foo")
+    with pytest.raises(PlanError, match=r"^The input string is not a valid JSON: t.json, line 1"):
+        parse_topics("foo", "t.json")
 
 
 def test_t40_broker_list_names_brokers_once() -> None:

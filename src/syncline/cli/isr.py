@@ -123,8 +123,17 @@ def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:
         say("no partitions" if place is None else f"no broker leads a partition of {place}")
     for sentence in silent.values():
         say("", sentence)
-    if silent:
+    if silent and _is_incomplete(found, place):
         say("", f"Partitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
+
+
+def _is_incomplete(found: dict[str, Any], place: str | None) -> bool:
+    """Return whether partitions may be missing: of one topic it is known how many there are."""
+    topic, partition = _parse(place)
+    if topic is None or not found["partition_count"]:
+        return True
+    wanted = {partition} if partition is not None else set(range(found["partition_count"]))
+    return not wanted <= {row["partition"] for row in found["partitions"]}
 
 
 def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
@@ -138,28 +147,36 @@ def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:
         f"{row['log_end']:,}",
         f"{row['high_watermark']:,}",
     ]
-    notes = [
+    partition_notes = [
         words
         for name, words in (("is_change_pending", "change pending"), ("is_under_min_isr", "under min ISR"))
         if row[name]
     ]
-    if row.get("trouble"):
-        notes.append(f"leader: {TROUBLES.get(row['trouble'], row['trouble'])}")
+    leader_notes = [TROUBLES.get(row["trouble"], row["trouble"])] if row.get("trouble") else []
     if row["leader"] in row.get("removing", ()):
-        notes.append("leader: being removed")
+        leader_notes.append("being removed")
+    notes = {"leader": leader_notes, "partition": partition_notes}
     if not row["followers"]:
-        return [[*head, "-", "-", "-", "-", "-", ", ".join(notes)]]
+        return [[*head, "-", "-", "-", "-", "-", _noted([], notes)]]
     return [
-        [*(head if index == 0 else [""] * len(head)), *_follower(each, notes if index == 0 else [], row)]
+        [*(head if index == 0 else [""] * len(head)), *_follower(each, notes if index == 0 else {}, row)]
         for index, each in enumerate(row["followers"])
     ]
 
 
-def _follower(row: dict[str, Any], notes: list[str], partition: dict[str, Any]) -> list[Any]:
-    notes = list(notes)
-    for name in ("adding", "removing"):
-        if row["broker"] in partition.get(name, ()):
-            notes.append({"adding": "being added", "removing": "being removed"}[name])
+def _noted(follower: list[str], others: dict[str, list[str]]) -> str:
+    """Return the notes of one line: whose they are, unless all are the follower's."""
+    groups = {"follower": follower, **others}
+    told = {name: ", ".join(words) for name, words in groups.items() if words}
+    if list(told) == ["follower"]:
+        return told["follower"]
+    # What concerns the partition needs no name.
+    return "; ".join(words if name == "partition" else f"{name}: {words}" for name, words in told.items())
+
+
+def _follower(row: dict[str, Any], others: dict[str, list[str]], partition: dict[str, Any]) -> list[Any]:
+    changes = {"adding": "being added", "removing": "being removed"}
+    notes = [words for name, words in changes.items() if row["broker"] in partition.get(name, ())]
     if not row["in_isr"]:
         notes.append("not in ISR")
     if row.get("trouble"):
@@ -172,5 +189,5 @@ def _follower(row: dict[str, Any], notes: list[str], partition: dict[str, Any]) 
         f"{row['lag_bytes']:,}",
         "-" if row["lag_ms"] is None else f"{row['lag_ms']:,}",
         "-" if row["left_ms"] is None else f"{row['left_ms']:,}",
-        ", ".join(notes),
+        _noted(notes, others),
     ]

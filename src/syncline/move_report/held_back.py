@@ -109,7 +109,9 @@ def _stretch(run: Sequence[tuple[int, Finding]], grid: Grid) -> Stretch:
         needs=_mean(each.needs for each in findings),
     )
     begin_ms, end_ms = grid.start_ms + run[0][0] * grid.bin_ms, grid.start_ms + (run[-1][0] + 1) * grid.bin_ms
-    return Stretch(begin_ms, end_ms, None if mean.broker == NONE else mean.broker, mean.role, sentence(mean))
+    return Stretch(
+        begin_ms, end_ms, None if mean.broker == NONE else mean.broker, mean.role, sentence(mean, is_over=True)
+    )
 
 
 def _is_silence(findings: Sequence[Finding]) -> bool:

@@ -165,15 +165,15 @@ def waits(facts: Facts) -> str:
     during = [each for each in facts.waits if facts.started_ms < each.at_ms <= ended_ms]
     after = [each for each in facts.waits if each.at_ms > ended_ms]
     if not during:
-        return "The journal has no acknowledgements of that time: no client asked for them (acks=all), or waited."
+        return "No acks=all waits were recorded during the move: no client used acks=all, or none had to wait."
     told = [
-        f"{name} {_within(_usual_p99_ms(some))}"
+        f"{_wait(_usual_p99_ms(some))} {name}"
         for name, some in (("before the move", before), ("during it", during), ("after it", after))
         if some
     ]
     worst = max(during, key=lambda each: each.max_ms)
     return (
-        f"99 of 100 requests with acks=all were acknowledged {', '.join(told)}, in the middle of all intervals. The "
+        f"Median p99 of acks=all requests: {', '.join(told)}. The "
         f"slowest during the move took {seconds(worst.max_ms)}, at {_at(facts, worst.at_ms)} (broker {worst.broker})."
     )
 
@@ -196,8 +196,8 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _within(wait_ms: int) -> str:
-    return f"within {seconds(wait_ms)}" if wait_ms else "in less than 1 ms"
+def _wait(wait_ms: int) -> str:
+    return seconds(wait_ms) if wait_ms else "less than 1 ms"
 
 
 def _usual_p99_ms(samples: Sequence[Wait]) -> int:

@@ -106,9 +106,7 @@ def diagnose(
     explained = {finding.broker for finding in findings}
     for part, view in parts.items():
         if view.remaining_bytes > 0 and part.broker not in explained:
-            # What a broker says of itself counts like a measurement that found nothing.
-            known_s = max(measured_s, view.nothing_moved_s or 0.0)
-            is_sure = known_s >= MEASURED_S_MIN and known_s * view.quota_bytes_per_s >= MEASURED_BYTES_MIN
+            is_sure = is_proved(view, measured_s)
             findings += [
                 each for each in _of_throttle(part, view) if is_sure or each.cause is not Cause.NOT_THE_THROTTLE
             ]
@@ -116,14 +114,33 @@ def diagnose(
     return sorted(findings, key=lambda each: (order.index(each.cause), each.broker, each.role or ""))
 
 
-def sentence(finding: Finding) -> str:
-    """Return a finding in words."""
+def is_proved(view: PartView, measured_s: float) -> bool:
+    """Return whether a measurement of this length proves that a part gets little: something would have come."""
+    # What a broker says of itself counts like a measurement that found nothing.
+    known_s = max(measured_s, view.nothing_moved_s or 0.0)
+    return known_s >= MEASURED_S_MIN and known_s * view.quota_bytes_per_s >= MEASURED_BYTES_MIN
+
+
+def without_chance(view: PartView, measured_s: float) -> PartView:
+    """Return what a broker does, without a rate that says nothing: between two batches every copy stands still."""
+    measured = view.measured_bytes_per_s
+    is_idle = not view.is_progressing and measured is not None and measured < UNUSED * view.quota_bytes_per_s
+    return view._replace(measured_bytes_per_s=None) if is_idle and not is_proved(view, measured_s) else view
+
+
+def sentence(finding: Finding, *, is_over: bool = False) -> str:
+    """Return a finding in words; `is_over` if it is told afterwards."""
     broker, role = finding.broker, finding.role
     match finding.cause:
         case Cause.NO_LEADER:
+            if is_over:
+                return f"{_listed(finding.keys)} had no leader that ran, so nobody sent the records."
             has = "has" if len(finding.keys) == 1 else "have"
             return f"{_listed(finding.keys)} {has} no leader that runs, so nobody sends the records."
         case Cause.DESTINATION_DOWN:
+            if is_over:
+                down = "was down" if math.isinf(finding.has) else f"was down for {span_words(finding.has)}"
+                return f"broker {broker} {down}, and {_listed(finding.keys)} waited for it."
             down = "is down" if math.isinf(finding.has) else f"has been down for {span_words(finding.has)}"
             wait = "waits" if len(finding.keys) == 1 else "wait"
             return f"broker {broker} {down}, and {_listed(finding.keys)} {wait} for it."

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from syncline.reassign.amounts import rate_words, seconds_words
-from syncline.reassign.formulas import Load, Part, bottleneck
+from syncline.reassign.formulas import Load, Part, Role, bottleneck
 
 # The lowest rate for a deadline leaves no room for a pause, so a tenth is added where there is room.
 MARGIN: Final = 1.1
+_VERBS: Final = {Role.SENDING: "send", Role.RECEIVING: "receive"}
 
 
 class Link(NamedTuple):
@@ -97,11 +98,12 @@ def reasons(verdict: Verdict, *, keep_percent: float, time_s: float | None) -> l
         return []
     low = max(verdict.bounds, key=lambda each: each.min_bytes_per_s)
     high = min(verdict.bounds, key=lambda each: each.max_bytes_per_s)
-    needs = f"{low.part.role} on broker {low.part.broker} needs {rate_words(low.min_bytes_per_s)}"
+    needs = f"broker {low.part.broker} would have to {_VERBS[low.part.role]} {rate_words(low.min_bytes_per_s)}"
     if time_s is None:
         needs += " only to keep up"
-    leaves = f"{rate_words(max(high.max_bytes_per_s, 0.0))} if clients keep {keep_percent:g} %"
-    sentences = [f"no rate suits: {needs}, and {high.part.role} on broker {high.part.broker} may take {leaves}."]
+    may = "may use" if high.part == low.part else f"broker {high.part.broker} may {_VERBS[high.part.role]}"
+    leaves = f"only {rate_words(max(high.max_bytes_per_s, 0.0))} if clients keep {keep_percent:g} %"
+    sentences = [f"No rate meets both goals: {needs}, but {may} {leaves}."]
     if verdict.time_s_min is not None:
         least = seconds_words(math.ceil(verdict.time_s_min))
         sentences.append(f"With {least} or more it is possible while clients keep {keep_percent:g} %.")

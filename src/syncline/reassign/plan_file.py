@@ -23,6 +23,11 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BROKER: Final = re.compile(r"\d{1,10}", re.ASCII)
 _PATH_LENGTH_MAX: Final = 4_096
 _SHOWN_LENGTH_MAX: Final = 120
+# The tool's message, for JSON of another form, too; what is wrong follows it.
+_NO_JSON: Final = "The input string is not a valid JSON"
+_KINDS: Final = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "a truth value"} | {
+    type(None): "null"
+}
 
 
 class Target(NamedTuple):
@@ -33,9 +38,9 @@ class Target(NamedTuple):
     log_dirs: tuple[str, ...] = ()
 
 
-def parse_plan(text: str) -> list[Target]:
+def parse_plan(text: str, source: str = "the file") -> list[Target]:
     """Return the targets of a file in its order, checked as the tool checks them. Raises PlanError."""
-    content = _document(text)
+    content = _document(text, source, "partitions")
     rows = content.get("partitions")
     if not isinstance(rows, list):
         raise PlanError("Partition reassignment list cannot be empty")
@@ -62,9 +67,9 @@ def check_targets(targets: Sequence[Target]) -> None:
         raise PlanError(f"Partition replica lists may not contain duplicate entries: {'. '.join(entries)}")
 
 
-def parse_topics(text: str) -> list[str]:
+def parse_topics(text: str, source: str = "the file") -> list[str]:
     """Return the topics of a topics file, in its order. Raises PlanError."""
-    rows = _document(text).get("topics")
+    rows = _document(text, source, "topics").get("topics")
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and isinstance(row.get("topic"), str) for row in rows
     ):
@@ -105,13 +110,19 @@ def written(targets: Iterable[Target]) -> str:
     return json.dumps({"version": VERSION, "partitions": rows}, separators=(",", ":"), ensure_ascii=False)
 
 
-def _document(text: str) -> dict[str, Any]:
+def _document(text: str, source: str, name: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
-    except (ValueError, RecursionError):
-        raise PlanError("The input string is not a valid JSON") from None
+    except json.JSONDecodeError as error:
+        where = f"{source}, line {error.lineno}, column {error.colno}"
+        raise PlanError(f"{_NO_JSON}: {where}: {error.msg}") from None
+    except ValueError:
+        raise PlanError(f"{_NO_JSON}: {source} has a number with too many digits") from None
+    except RecursionError:
+        raise PlanError(f"{_NO_JSON}: {source} is nested too deeply") from None
     if not isinstance(content, dict):
-        raise PlanError("The input string is not a valid JSON")
+        expected = f'an object with a list "{name}", such as {{"version":1,"{name}":[...]}}'
+        raise PlanError(f"{_NO_JSON}: {source} is {_KINDS[type(content)]}, not {expected}")
     version = content.get("version", VERSION)
     if version != VERSION or isinstance(version, bool):
         raise PlanError(f"Not supported version field value {_shown(version)}")

@@ -26,7 +26,14 @@ BootstrapServerOption = Annotated[
     ),
 ]
 PlanOption = Annotated[
-    Path, typer.Option("--reassignment-json-file", "--plan", "-f", metavar="FILE", help="Where partitions shall be.")
+    Path,
+    typer.Option(
+        "--reassignment-json-file",
+        "--plan",
+        "-f",
+        metavar="FILE",
+        help="The plan: which replicas each partition should have.",
+    ),
 ]
 PreserveOption = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave throttle configurations as they are.")
@@ -49,7 +56,9 @@ LOG_DIR_TIMEOUT_MS = 10_000
 
 @app.command(short_help="Propose where partitions could be.")
 def generate(
-    broker_list: Annotated[str, typer.Option("--broker-list", metavar="ID,...", help="Brokers that shall hold them.")],
+    broker_list: Annotated[
+        str, typer.Option("--broker-list", metavar="ID,...", help="The brokers to spread the partitions over.")
+    ],
     topics_file: Annotated[
         Path | None,
         typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics to move (with --minimal: all)."),
@@ -78,9 +87,12 @@ def generate(
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         if topics_file is None and not minimal:
-            raise LocalClusterError('Missing required argument "[topics-to-move-json-file]"')
+            raise LocalClusterError(
+                'Missing required argument "[topics-to-move-json-file]": give --topics-to-move-json-file FILE, or '
+                "--minimal, which needs none and takes all topics then."
+            )
         brokers = parse_brokers(broker_list)
-        topics = None if topics_file is None else parse_topics(text_of(topics_file))
+        topics = None if topics_file is None else parse_topics(text_of(topics_file), named(topics_file))
         # With sizes, brokers tell in which directories replicas are, which are part of a plan.
         state = read_cluster(cluster, with_sizes=True)
         proposal = propose(state, brokers, topics, is_minimal=minimal, ignores_racks=disable_rack_aware)
@@ -173,7 +185,7 @@ def verify(
     from syncline.reassign.plan_file import parse_plan
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
-        targets = parse_plan(text_of(plan))
+        targets = parse_plan(text_of(plan), named(plan))
         topics = {target.key.topic for target in targets}
         wished = wishes(targets)
         state = read_ended(cluster, targets, with_sizes=bool(wished))
@@ -224,7 +236,7 @@ def cancel(
     from syncline.reassign.plan_file import parse_plan
 
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
-        targets = parse_plan(text_of(plan))
+        targets = parse_plan(text_of(plan), named(plan))
         topics = {target.key.topic for target in targets}
         wished = wishes(targets)
         state = read_cluster(cluster, with_sizes=bool(wished))

@@ -27,6 +27,7 @@ from syncline.reassign.throttle_state import LOG_DIRS_RATE
 NAME_LENGTH_MAX: Final = 250
 NONE_TEXT: Final = str(NONE)
 NO_THROTTLE: Final = "none"
+MOVES_NOTHING: Final = "Nothing is to be moved: each partition has the replicas of the file, in their order."
 
 
 class Wishes(NamedTuple):
@@ -66,7 +67,7 @@ class Wishes(NamedTuple):
         if deadline is not None and impact is not None:
             raise LocalClusterError(TWO_GOALS)
         return cls(
-            parse_plan(text),
+            parse_plan(text, name),
             name,
             NONE if throttle.strip() == NO_THROTTLE else _rate(throttle, "--throttle"),
             _rate(log_dir_throttle, "--replica-alter-log-dirs-throttle"),
@@ -108,7 +109,7 @@ def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_jso
     if is_dry:
         _show_plan(state, wished, directories, as_json=as_json)
         return 0
-    if not wished.is_controlled:
+    if not wished.is_controlled or _moves_nothing(state, wished, directories):
         return _perform(cluster, state, wished, directories, Throttle(wished.throttle_bytes_per_s), as_json=as_json)[0]
     from syncline.cli.reassign.steer import Steering
 
@@ -160,6 +161,7 @@ def _perform(
                     "move": outcome.move_id or None,
                     "throttle_bytes_per_s": _known(throttle.bytes_per_s),
                     "rollback": json.loads(current),
+                    "moves_nothing": _moves_nothing(state, wished, directories),
                 }
             ),
             flush=True,
@@ -170,7 +172,18 @@ def _perform(
         if wished.log_dir_bytes_per_s != NONE and directories:
             say_text([texts.log_dir_throttle_set(wished.log_dir_bytes_per_s)])
         say_text([texts.started(started)])
+        if _moves_nothing(state, wished, directories):
+            say_text([MOVES_NOTHING])
     return _start_log_dirs(cluster, directories, wished.timeout_ms, as_json=as_json), outcome.move_id
+
+
+def _moves_nothing(state: ClusterState, wished: Wishes, directories: dict[Place, str]) -> bool:
+    """Return whether everything is already where it shall be, and stays there."""
+    return not directories and all(_is_there(state, target) for target in wished.targets)
+
+
+def _is_there(state: ClusterState, target: Target) -> bool:
+    return target.key not in state.running and state.partitions[target.key].replicas == target.replicas
 
 
 def _repeated(cluster: Direct, state: ClusterState, move_id: str, *, is_removed: bool) -> Throttle:
@@ -265,6 +278,7 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             json.dumps(
                 {
                     "partitions": rows,
+                    "moves_nothing": _moves_nothing(state, wished, directories),
                     "brokers": traffic,
                     "throttle_bytes_per_s": None
                     if wished.throttle_bytes_per_s == NONE
@@ -276,8 +290,14 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
             )
         )
         return
+    if _moves_nothing(state, wished, directories):
+        print(MOVES_NOTHING)
+        return
     print("Nothing is changed. The command without --dry-run would change:")
-    for row in rows:
+    for row, target in zip(rows, wished.targets, strict=True):
+        if _is_there(state, target):
+            print(f"  {row['partition']}: {_ids(row['to'])}, as it is")
+            continue
         copied = f", {size_words(row['copied_bytes'])} to copy" if row["copied_bytes"] else ""
         print(f"  {row['partition']}: {_ids(row['from'])} -> {_ids(row['to'])}{copied}")
     for place, path in directories.items():

@@ -7,7 +7,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from syncline.cli.reassign.execute import current_plan
-from syncline.cli.screen import say_text
+from syncline.cli.screen import say_text, warn
 from syncline.cli.target import counted
 from syncline.cli.text_files import named, write_text
 from syncline.local.layout import LocalClusterError
@@ -48,6 +48,7 @@ def propose(
     missing = next((name for name in topics or () if name not in known), None)
     if missing is not None:
         raise LocalClusterError(f"Topic {missing} not found.")
+    _require_known(state, brokers)
     alive = [broker for broker in brokers if broker in state.brokers]
     racks = {} if ignores_racks else known_racks({each: state.brokers[each].rack for each in alive})
     placed = [Placed(key, partition.replicas, state.size_of(key)) for key, partition in state.partitions.items()]
@@ -69,6 +70,18 @@ def propose(
         sum(count * state.size_of(key) for key, count in created.items()),
         move_ratio(sum(created.values()), sum(len(each.replicas) for each in placed)),
     )
+
+
+def _require_known(state: ClusterState, brokers: Sequence[int]) -> None:
+    """Raise `LocalClusterError` for a broker that there is not; note those that are down, as they get nothing."""
+    known = state.known_brokers()
+    unknown = next((broker for broker in brokers if broker not in known), None)
+    if unknown is not None:
+        there = ",".join(map(str, known))
+        raise LocalClusterError(f"Unknown broker id {unknown} in --broker-list: the cluster has {there}.")
+    for broker in brokers:
+        if broker not in state.brokers:
+            warn(f"broker {broker} is down, so the proposal leaves it out")
 
 
 def print_proposal(proposal: Proposal, output: Path | None, *, is_minimal: bool, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from syncline.cli.reassign.client_probe import ANSWERS_MIN, Probe
+from syncline.reassign.amounts import rate_words, span_words
 from syncline.reassign.control import Pace, Passing, Range, for_deadline
 from syncline.reassign.formulas import Load, Part
 from syncline.reassign.impact import Baseline, Impact, percentile_99
@@ -103,6 +104,30 @@ def search_from(probe: Probe, bound_percent: int, allowed: Range, bytes_per_s: i
     """Return the search after clients were measured without the move. Raises LocalClusterError."""
     first = Baseline.of(probe.baseline_ms(for_s), float(bound_percent))
     return Impact(float(bound_percent), allowed, bytes_per_s, first)
+
+
+def fact_words(facts: Mapping[str, Any]) -> list[str]:
+    """Return facts of a decision as a person would say them."""
+    words = []
+    if "clients_p99_ms" in facts:
+        without = facts.get("p99_ms_without_the_move")
+        compared = "" if without is None else f" ({wait_words(without)} without the move)"
+        words.append(f"clients' p99 {wait_words(facts['clients_p99_ms'])}{compared}")
+    if "bound_used_percent" in facts:
+        words.append(f"{facts['bound_used_percent']} % of the bound")
+    if "deadline_in_s" in facts:
+        left_s = facts["deadline_in_s"]
+        words.append(f"deadline in {span_words(left_s)}" if left_s > 0 else f"{span_words(-left_s)} after the deadline")
+    if "needed_bytes_per_s" in facts:
+        words.append(f"the deadline needs {rate_words(facts['needed_bytes_per_s'])}")
+    if "late_by_s" in facts:
+        words.append(f"late by {span_words(facts['late_by_s'])}")
+    return words
+
+
+def wait_words(wait_ms: float) -> str:
+    """Return 2.35 ms, or 141 ms: three digits."""
+    return f"{wait_ms:,.0f} ms" if wait_ms >= 100 else f"{wait_ms:.3g} ms"
 
 
 def wall_ms() -> int:

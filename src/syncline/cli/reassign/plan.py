@@ -12,7 +12,7 @@ from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers,
 from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, PlanOption
 from syncline.cli.screen import print_table
 from syncline.cli.target import DataOption, JsonOption, bootstrap_of, counted, sentences
-from syncline.cli.text_files import text_of
+from syncline.cli.text_files import named, text_of
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
@@ -53,7 +53,9 @@ def plan(
     ] = None,
     impact: Annotated[
         str | None,
-        typer.Option("--max-client-impact", metavar="PERCENT", help="Share of each link that they may lose."),
+        typer.Option(
+            "--max-client-impact", metavar="PERCENT", help="Share of each link that clients may lose to the move."
+        ),
     ] = None,
     link: LinkOption = str(NONE),
     measure: Annotated[
@@ -73,7 +75,7 @@ def plan(
     if not math.isfinite(measure):
         raise LocalClusterError(f"--measure takes seconds from 0.1 to {MEASURE_S_MAX:g}, not {measure}.")
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
-        targets = parse_plan(text_of(plan_file))
+        targets = parse_plan(text_of(plan_file), named(plan_file))
         keep_percent = _kept(keep, impact)
         capacity = parse_capacity(link, "--link-capacity")
         link_bytes_per_s = math.inf if capacity == NONE else float(capacity)

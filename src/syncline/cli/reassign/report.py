@@ -80,8 +80,9 @@ def report(
 
 
 def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterError:
-    back = f"--since {since} is as far as this looked back"
+    # A span ends with its unit, and a time does not.
+    back = f"within the last {since} (--since)" if since[-1:] in "smhd" else f"since {since} (--since)"
     if move is None:
-        return LocalClusterError(f"the journal tells of no move: {back}.")
+        return LocalClusterError(f"There is no move in the journal {back}.")
     others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
-    return LocalClusterError(f"the journal tells of no move {quoted(move)}; {back}. {others}")
+    return LocalClusterError(f"There is no move {quoted(move)} in the journal {back}. {others}")

@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -22,7 +23,7 @@ from syncline.reassign import texts
 from syncline.reassign.amounts import parse_capacity, parse_percent, parse_span_s, quoted, rate_words
 from syncline.reassign.bars import lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.doctor import MEASURED_S_MIN, Cause, Finding, PartView, diagnose, sentence
+from syncline.reassign.doctor import Finding, PartView, diagnose, sentence, without_chance
 from syncline.reassign.eta import Ends
 from syncline.reassign.formulas import Load, Part, Role
 from syncline.reassign.growth import Growth
@@ -39,16 +40,11 @@ from syncline.reassign.progress import (
 )
 from syncline.reassign.throttle_state import Throttles, quota_of
 
-LOOK_S: Final = 0.3
+# Copies come in batches of up to a megabyte: what is seen in less time is chance.
+LOOK_S: Final = 1.0
 WATCH_S: Final = 1.0
-# How long to look on if something seems to be held back: where brokers say for how long nothing came, only to measure
-# somewhat longer how fast logs grow.
-SURE_S: Final = 1.2
-SOMEWHAT_S: Final = 0.25
-# A usual batch of a producer. A throttle that lets pass less than this meanwhile explains why nothing came.
-BATCH_BYTES: Final = 16_384
-# What is found by how fast logs grow.
-_BY_GROWTH: Final = frozenset({Cause.THROTTLE_TOO_LOW, Cause.STARVED_BY_IN_SYNC, Cause.THIN_MARGIN})
+# Over how long rates are measured while somebody watches.
+RATE_S: Final = 5.0
 
 
 class _Look(NamedTuple):
@@ -65,68 +61,56 @@ class _Watch:
     def __init__(self, cluster: Direct) -> None:
         self._cluster = cluster
         self._growth = Growth()
-        self._first: _Look | None = None
-        self._last: _Look | None = None
+        # Those of the last `RATE_S`.
+        self._looks: deque[_Look] = deque()
         self.rows: list[Row] = []
         self.views: dict[Part, PartView] = {}
         self.findings: list[Finding] = []
-        self._measured_s = 0.0
 
     @property
     def state(self) -> ClusterState:
         """Return the cluster as of the last look."""
-        assert self._last is not None, "somebody looked"
-        return self._last.state
+        assert self._looks, "somebody looked"
+        return self._looks[-1].state
 
     @property
     def ends(self) -> Ends:
         """Return when each part ends."""
-        assert self._last is not None, "somebody looked"
-        return self._last.ends
+        assert self._looks, "somebody looked"
+        return self._looks[-1].ends
 
-    @property
-    def sure_s(self) -> float:
-        """How long to look on, because something seems to be held back and may be chance after so short a time."""
-        if self._measured_s >= MEASURED_S_MIN:
-            return 0.0
-        still = [
-            view
-            for view in self.views.values()
-            if view.remaining_bytes and not view.is_progressing and view.quota_bytes_per_s * SURE_S >= BATCH_BYTES
-        ]
-        if any(view.nothing_moved_s is None for view in still):
-            return SURE_S
-        # If nothing came for longer than these looks, they have nothing more to find out.
-        seems = any((view.nothing_moved_s or 0.0) < self._measured_s for view in still)
-        if seems or any(each.cause in _BY_GROWTH for each in self.findings):
-            return SOMEWHAT_S if self.state.owns_throttles else SURE_S
-        return 0.0
-
-    def look(self, *, since_first: bool = False) -> None:
-        """Look once more, and compare with the last look, or with the first one."""
+    def look(self) -> None:
+        """Look once more, and compare with the looks before."""
         state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
         topics = {key.topic for key in state.running}
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
         throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
-        before = self._last
-        if since_first and self._first is not None:
-            before, self._growth = self._first, Growth()
-            self._growth.seen(before.state)
         self._growth.seen(state)
         growth = self._growth.rates
         self.rows = rows(state, state.running)
         parts = remaining(state, self.rows, growth, counts_in_sync=not state.owns_throttles)
         quotas = _quotas(state, throttles, self.rows)
+        before = self._comparable(state, parts)
         span_s = 0.0 if before is None else (state.at_ms - before.state.at_ms) / 1000
         in_sync = {} if state.owns_throttles else in_sync_rates(state, self.rows, growth)
         earlier = None if before is None else before.parts
-        self.views = part_views(earlier, parts, span_s, quotas, in_sync, idle_times(state))
-        ends = Ends(is_steady=state.owns_throttles) if before is None else before.ends
-        self._last = _Look(state, parts, ends.seen(state.at_ms, parts, quotas))
-        self._first = self._first or self._last
+        views = part_views(earlier, parts, span_s, quotas, in_sync, idle_times(state))
+        ends = self._looks[-1].ends if self._looks else Ends(is_steady=state.owns_throttles)
+        self._looks.append(_Look(state, parts, ends.seen(state.at_ms, parts, quotas)))
         involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
-        self._measured_s = span_s
-        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), self.views, measured_s=span_s)
+        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), views, measured_s=span_s)
+        self.views = {part: without_chance(view, span_s) for part, view in views.items()}
+
+    def _comparable(self, state: ClusterState, parts: Mapping[Part, Load]) -> _Look | None:
+        """Return the first look of the last `RATE_S` that knew all that moves now, as what begins later is no loss."""
+        while len(self._looks) > 1 and state.at_ms - self._looks[0].state.at_ms > RATE_S * 1000:
+            self._looks.popleft()
+        alike = (
+            each
+            for each in self._looks
+            if state.running.keys() <= each.state.running.keys() and parts.keys() <= each.parts.keys()
+        )
+        return next(alike, self._looks[-1] if self._looks else None)
 
 
 def register(app: typer.Typer) -> None:
@@ -151,16 +135,13 @@ def status(
         seen = _Watch(cluster)
         began_s = time.monotonic()
         seen.look()
-        # The second look takes as long as the first, and of thousands of partitions that is time enough to measure.
-        pause_s = max(0.0, LOOK_S - (time.monotonic() - began_s)) if seen.state.running else 0
+        # A look at thousands of partitions takes long, and the second one as long as the first: time enough to measure.
+        pause_s = LOOK_S if seen.state.running and time.monotonic() - began_s < LOOK_S else 0.0
         try:
             while True:
                 time.sleep(WATCH_S if watch else pause_s)
                 if seen.state.running:
                     seen.look()
-                if not watch and seen.sure_s:
-                    time.sleep(seen.sure_s)
-                    seen.look(since_first=True)
                 _show(seen, is_watching=watch, as_json=as_json)
                 if not watch or not seen.state.running:
                     return

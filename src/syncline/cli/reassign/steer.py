@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from syncline.cli.direct import Direct
 from syncline.cli.reassign.client_probe import Probe
 from syncline.cli.reassign.cluster_reading import read_cluster, read_ended
-from syncline.cli.reassign.goals import Adapts, ToClients, ToDeadline, search_from, wall_ms
+from syncline.cli.reassign.goals import Adapts, ToClients, ToDeadline, fact_words, search_from, wait_words, wall_ms
 from syncline.cli.reassign.kept_throttle import kept_throttle
 from syncline.cli.reassign.move_requests import Goal, Throttle, change, release
 from syncline.cli.reassign.throttle_configs import read_throttles
@@ -184,7 +184,7 @@ class Steering:
         p99_ms, limit_ms = search.first.p99_ms, search.first.limit_ms
         self._say(
             {"p99_ms_before": round(p99_ms, 2), "p99_ms_max": round(limit_ms, 2)},
-            f"clients wait {p99_ms:.2f} ms (p99) now, and may wait {limit_ms:.2f} ms during the move",
+            f"clients wait {wait_words(p99_ms)} (p99) now, and may wait {wait_words(limit_ms)} during the move",
         )
         return ToClients(probe, search)
 
@@ -226,7 +226,7 @@ class Steering:
         left_s = self._ends.left_s
         ends = "unknown" if left_s is None else span_words(left_s)
         share = 100 * done / total if total else 100.0
-        notes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
+        notes = "".join(f", {each}" for each in fact_words(facts))
         self._say(
             {"done_bytes": done, "total_bytes": total, "rate_bytes_per_s": self._rate, "eta_s": left_s, **facts},
             f"{share:5.1f} % of {size_words(total)} {at_rate(self._rate)}, ends in {ends}{notes}",

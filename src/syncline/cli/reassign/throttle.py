@@ -18,6 +18,7 @@ from syncline.reassign.amounts import quoted
 
 if TYPE_CHECKING:
     from syncline.reassign.cluster_state import ClusterState
+    from syncline.reassign.throttle_state import Throttles
 
 app = typer.Typer(no_args_is_help=True, help="Limit replication, and explain what limits it.")
 
@@ -42,7 +43,7 @@ TopicsOption = Annotated[
 ALL = "all"
 _INDEX = re.compile(r"[0-9]{1,10}")
 _REPLICAS = re.compile(r"\*|[0-9]{1,10}:[0-9]{1,10}(\s*,\s*[0-9]{1,10}:[0-9]{1,10})*")
-_MODES = {"strict": "over any time", "kafka": "as Kafka does, on average over some seconds"}
+_MODES = {"strict": "strictly", "kafka": "as Kafka does, on average over some seconds"}
 # What the states of `throttle_state.Effect` mean to who reads them in a table.
 _STATES = {
     "throttled": "what lacks records gets them no faster than the rate",
@@ -104,7 +105,7 @@ def show_throttles(
         say(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
     for mode in sorted(set(throttles.modes.values())):
         brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
-        who = f"broker {brokers[0]} keeps" if len(brokers) == 1 else f"brokers {','.join(brokers)} keep"
+        who = f"broker {brokers[0]} enforces" if len(brokers) == 1 else f"brokers {','.join(brokers)} enforce"
         say(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
     for text in idle:
         say(text)
@@ -233,7 +234,7 @@ def _change(
     """Set or, with None, remove what was named; lists first, as no byte may pass between them and the rates."""
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_cluster
-    from syncline.cli.reassign.throttle_configs import check_limits, set_lists, set_rates
+    from syncline.cli.reassign.throttle_configs import check_limits, read_throttles, set_lists, set_rates
     from syncline.reassign.formulas import Role
     from syncline.reassign.plan_file import parse_brokers
     from syncline.reassign.throttle_state import LIST_OF, RATE_OF
@@ -246,25 +247,75 @@ def _change(
         missing = next((topic for topic in topics or [] if topic not in known), None)
         if missing is not None:
             raise LocalClusterError(f"there is no topic {quoted(missing)}. `syncline topics list` lists all topics.")
+        if replicas is not None:
+            _check_replicas(state, topics or [], replicas)
         lists: dict[str, dict[str, str | None]] = {
             topic: {LIST_OF[each]: replicas for each in roles} for topic in topics or []
         }
         rates: dict[str, int | None] = {RATE_OF[each]: bytes_per_s for each in roles}
         check_limits(cluster, state, lists, chosen, rates)
+        before = read_throttles(cluster, state, topics or []) if replicas is None else None
         if not dry_run:
             set_lists(cluster, lists)
             set_rates(cluster, state, chosen, rates)
     changes: dict[str, Any] = {"lists": lists, "brokers": chosen, "rates": rates if chosen else {}}
+    if before is not None:
+        _tell_removed(before, changes, is_dry=dry_run, as_json=as_json)
+        return
     if as_json:
         print(json.dumps({**changes, "is_dry_run": dry_run}))
         return
     would = "would be " if dry_run else ""
     for topic, values in lists.items():
         for name, value in values.items():
-            say(f"topic {topic}: {name} {would}{'removed' if value is None else f'set to {value}'}")
+            say(f"topic {topic}: {name} {would}set to {value}")
     for broker in chosen:
         for name, number in rates.items():
-            say(f"broker {broker}: {name} {would}{'removed' if number is None else f'set to {number}'}")
+            say(f"broker {broker}: {name} {would}set to {number}")
+
+
+def _check_replicas(state: "ClusterState", topics: Sequence[str], replicas: str) -> None:
+    """Raise `LocalClusterError` for a list that names what a topic or the cluster does not have."""
+    if replicas == "*":
+        return
+    known = state.known_brokers()
+    for item in replicas.split(","):
+        partition, broker = map(int, item.split(":"))
+        topic = next((each for each in topics if TopicPartition(each, partition) not in state.partitions), None)
+        if topic is not None:
+            raise LocalClusterError(f"--replicas names {item.strip()}, and topic {topic} has no partition {partition}.")
+        if broker not in known:
+            there = ",".join(map(str, known))
+            raise LocalClusterError(
+                f"--replicas names {item.strip()}, and there is no broker {broker}; the cluster has {there}."
+            )
+
+
+def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
+    """Print what was set and is not any more; of brokers that are down nobody knows."""
+    lists = {
+        topic: {name: before.lists[topic][name] for name in names if name in before.lists.get(topic, {})}
+        for topic, names in changes["lists"].items()
+    }
+    # What is set for all brokers is not removed at one of them.
+    rates = {
+        broker: {
+            name: rate.bytes_per_s
+            for name, rate in before.rates.get(broker, {}).items()
+            if name in changes["rates"] and rate.source == "broker"
+        }
+        for broker in changes["brokers"]
+    }
+    unread = [broker for broker in changes["brokers"] if broker in before.unread]
+    if as_json:
+        was_set = {"lists": lists, "rates": rates, "unread_brokers": unread}
+        print(json.dumps({**changes, "was_set": was_set, "is_dry_run": is_dry}))
+        return
+    removed = "would be removed" if is_dry else "removed"
+    lines = [f"topic {topic}: {name} {removed}" for topic, names in lists.items() for name in names]
+    lines += [f"broker {broker}: {name} {removed}" for broker, names in rates.items() for name in names]
+    lines += [f"broker {broker}: {removed} if it had a rate; it is down, so nobody tells" for broker in unread]
+    say(*(lines or ["nothing was set"]))
 
 
 def _all(state: "ClusterState") -> list[int]:

@@ -1,0 +1,55 @@
+"""`syncline throttle set` and `clear`: what they say of what was there."""
+
+import json
+
+from syncline.model.ids import TopicPartition
+from syncline.reassign.throttle_state import FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+from tests.cli.scripted_kafka import BROKER, TOPIC, Serve, at, refuses
+
+CLEAR = ("throttle", "clear", "--topic", "foo", "--brokers", "1,2")
+
+
+def test_clear_tells_what_was_set_and_nothing_else(serve: Serve) -> None:
+    """A list of one role and a rate of another; the second time there is nothing."""
+    kafka = serve()
+    kafka.configs = {(BROKER, "2"): {FOLLOWER_RATE: "1000"}, (TOPIC, "foo"): {LEADER_LIST: "0:1"}}
+    there = {
+        "lists": {"foo": {LEADER_LIST: "0:1"}},
+        "rates": {"1": {}, "2": {FOLLOWER_RATE: 1000}},
+        "unread_brokers": [],
+    }
+
+    would = json.loads(at(kafka, *CLEAR, "--dry-run", "--json"))
+    shown = at(kafka, *CLEAR, "--dry-run").splitlines()
+    assert kafka.changes == []
+    first = at(kafka, *CLEAR).splitlines()
+    second = at(kafka, *CLEAR).splitlines()
+
+    assert would["was_set"] == there
+    assert [line.split(" would")[0] for line in shown] == [f"topic foo: {LEADER_LIST}", f"broker 2: {FOLLOWER_RATE}"]
+    assert [line.split(" removed")[0] for line in first] == [f"topic foo: {LEADER_LIST}", f"broker 2: {FOLLOWER_RATE}"]
+    assert second == ["nothing was set"]
+    assert not any(kafka.configs.values())
+
+
+def test_clear_says_that_nobody_tells_the_rates_of_a_broker_that_is_down(serve: Serve) -> None:
+    """Syncline removes them all the same."""
+    kafka = serve(brokers=(1, 2, 4), owns_throttles=True)
+    kafka.configs = {(BROKER, "3"): {LEADER_RATE: "1000"}}
+
+    shown = at(kafka, "throttle", "clear", "--brokers", "3")
+
+    assert shown.startswith("broker 3: removed if")
+    assert kafka.settings(LEADER_RATE) == {}
+
+
+def test_list_of_replicas_that_there_are_not_is_refused(serve: Serve) -> None:
+    """A partition that the topic has not, a broker that the cluster has not; one that is down has a replica."""
+    kafka = serve(brokers=(1, 2, 4))
+    assert TopicPartition("foo", 2) not in kafka.replicas
+
+    for wrong, named in (("0:9", "broker 9"), ("99:2", "partition 99"), ("0:1, 2:1", "partition 2")):
+        assert named in refuses(kafka, "throttle", "set", "--topic", "foo", "--replicas", wrong)
+    assert kafka.changes == []
+    at(kafka, "throttle", "set", "--topic", "foo", "--replicas", "0:1,1:3")
+    assert kafka.settings(LEADER_LIST) == {"foo": "0:1,1:3"}
