@@ -59,7 +59,7 @@ DEADLINES: Final = (
         60,
         deadline_s=30,
         options=("--link-capacity", "1MB"),
-        reason="sending on broker 1 needs 2.",
+        reason="broker 1 would have to send 2.",
     ),
     Plan(
         4,

@@ -102,15 +102,18 @@ def reasons(verdict: Verdict, *, keep_percent: float, time_s: float | None) -> l
     if time_s is None:
         needs += " only to keep up"
     may = "may use" if high.part == low.part else f"broker {high.part.broker} may {_VERBS[high.part.role]}"
-    leaves = f"only {rate_words(max(high.max_bytes_per_s, 0.0))} if clients keep {keep_percent:g} %"
+    leaves = f"only {rate_words(max(high.max_bytes_per_s, 0.0))}"
+    share = f"clients keep {keep_percent:g} %"
+    if keep_percent:
+        leaves += f" if {share}"
     sentences = [f"No rate meets both goals: {needs}, but {may} {leaves}."]
     if verdict.time_s_min is not None:
         least = seconds_words(math.ceil(verdict.time_s_min))
-        sentences.append(f"With {least} or more it is possible while clients keep {keep_percent:g} %.")
+        sentences.append(f"With {least} or more it is possible{f' while {share}' if keep_percent else ''}.")
     if verdict.keep_percent_max is not None:
-        share = math.floor(verdict.keep_percent_max * 10) / 10
+        most = math.floor(verdict.keep_percent_max * 10) / 10
         within = "" if time_s is None else f" in {time_s:,.0f} s"
-        sentences.append(f"If clients keep at most {share:g} %, it is possible{within}.")
+        sentences.append(f"If clients keep at most {most:g} %, it is possible{within}.")
     if len(sentences) == 1:
         sentences.append("Move less at once: no time and no share make it possible.")
     return sentences
