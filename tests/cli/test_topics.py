@@ -76,6 +76,15 @@ def test_unknown_topic_is_named_and_not_created(at: tuple[str, str], arguments: 
     assert "nope" not in call("topics", "list", *at)
 
 
+def test_topics_of_the_brokers_are_not_deleted_by_mistake(topic: str, at: tuple[str, str]) -> None:
+    """Guards: one command, without a word, took all committed offsets, or all that `why` reads."""
+    assert "the committed offsets of all groups" in refusal("topics", "delete", topic, "__consumer_offsets", *at)
+    assert "syncline why" in refusal("topics", "delete", "__syncline_journal", *at)
+
+    left = {each["topic"] for each in as_json("topics", "list", "--internal", *at)}
+    assert {topic, "__syncline_journal"} <= left
+
+
 def test_deleting_some_unknown_topics_deletes_the_others(topic: str, at: tuple[str, str]) -> None:
     """One wrong name does not hide the results of the others."""
     ran = run("topics", "delete", "nope", topic, *at)

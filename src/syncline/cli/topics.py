@@ -2,7 +2,7 @@
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -25,12 +25,20 @@ from syncline.cli.target import (
 )
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
+from syncline.model.ids import JOURNAL_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and alter topics.")
 
 # The largest values of the protocol's integers.
 INT16_MAX = 32_767
 INT32_MAX = 2_147_483_647
+
+# What is lost with them.
+KEPT_BY_BROKERS: Final = {
+    OFFSETS_TOPIC: "the committed offsets of all groups",
+    JOURNAL_TOPIC: "all from which `syncline why` explains",
+    TRANSACTIONS_TOPIC: "the state of all transactions",
+}
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
 
@@ -133,6 +141,7 @@ def describe(
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(help="Names of the topics.")],
+    internal: Annotated[bool, typer.Option("--internal", help="Also topics that brokers keep for themselves.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -140,6 +149,12 @@ def delete(
     """Delete topics and everything in them."""
     from confluent_kafka import KafkaError
 
+    for name in () if internal else names:
+        if name in KEPT_BY_BROKERS:
+            raise LocalClusterError(
+                f"brokers keep topic {name!r} for themselves, and {KEPT_BY_BROKERS[name]} would be lost: nothing was "
+                "deleted. --internal deletes it all the same."
+            )
     admin = admin_client(bootstrap_of(bootstrap, data))
     unique = list(dict.fromkeys(names))
     futures = guarded("cannot delete topics", lambda: admin.delete_topics(unique, request_timeout=REQUEST_TIMEOUT_S))
