@@ -60,6 +60,7 @@ def test_closed_file_keeps_no_blocks_ahead(reserving_disk: RealDisk, tmp_path: P
     file = _grown(reserving_disk, tmp_path / "log", 80)
     until(lambda: _blocks_bytes(file) > file.size_bytes + (1 << 20))
     file.close()
+    reserving_disk.close()
 
     assert Path(file.path).stat().st_size == 80 << 20
     assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
@@ -108,17 +109,19 @@ def test_close_cuts_off_nothing_that_was_written_by_others(reserving_disk: RealD
 class SlowBlocks:
     """A call that reserves when the test says so."""
 
-    def __init__(self, disk: RealDisk) -> None:
+    def __init__(self, disk: RealDisk, *, reserves_first: bool = False) -> None:
         self._call = disk._recycler.blocks._fallocate
+        self._reserves_first = reserves_first
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         disk._recycler.blocks._fallocate = self.fallocate
 
     def fallocate(self, descriptor: int, mode: int, position: int, size: int) -> int:
-        """Wait, and reserve."""
+        """Wait and reserve, or reserve and wait."""
+        assert self._call is not None
+        result = self._call(descriptor, mode, position, size) if self._reserves_first else None
         self.begun.set()
         assert self.may_go_on.wait(30)
-        assert self._call is not None
-        return self._call(descriptor, mode, position, size)
+        return self._call(descriptor, mode, position, size) if result is None else result
 
 
 def test_loop_does_not_wait_while_blocks_are_reserved(reserving_disk: RealDisk, tmp_path: Path) -> None:
@@ -170,6 +173,54 @@ def test_file_that_was_cut_while_blocks_are_due_is_given_none_behind_its_old_end
     reserving_disk.close()
 
     assert _blocks_bytes(file) < (20 << 20) + (1 << 20)
+
+
+def _grown_until_reserving(disk: RealDisk, slow: SlowBlocks, path: Path) -> RealFile:
+    """Return a file of 96 MB for which the thread reserves blocks just now, for the first time."""
+    file = _grown(disk, path, 56)
+    file.append([bytes(40 << 20)])
+    file.write_out()
+    assert slow.begun.wait(10)
+    return file
+
+
+def test_blocks_that_a_cut_takes_while_they_are_reserved_do_not_count(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """Guards: the file got no others before it was as long again."""
+    slow = SlowBlocks(reserving_disk, reserves_first=True)
+    file = _grown_until_reserving(reserving_disk, slow, tmp_path / "log")
+    file.truncate(70 << 20)
+    slow.may_go_on.set()
+    file.append([bytes(8 << 20)])
+    file.write_out()
+
+    until(lambda: _blocks_bytes(file) >= file.size_bytes + AHEAD_BYTES // 2)
+
+
+@pytest.mark.parametrize("reserves_first", [True, False], ids=["before", "after"])
+def test_blocks_reserved_while_the_file_is_closed_are_given_back(
+    reserving_disk: RealDisk, tmp_path: Path, reserves_first: bool
+) -> None:
+    """Guards: the close did not know of them yet."""
+    slow = SlowBlocks(reserving_disk, reserves_first=reserves_first)
+    file = _grown_until_reserving(reserving_disk, slow, tmp_path / "log")
+    file.close()
+    slow.may_go_on.set()
+    reserving_disk.close()
+
+    assert Path(file.path).stat().st_size == 96 << 20
+    assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
+
+
+def test_blocks_reserved_behind_a_cut_are_given_back_at_the_close(reserving_disk: RealDisk, tmp_path: Path) -> None:
+    """They lie behind an end from which nothing counts."""
+    slow = SlowBlocks(reserving_disk)
+    file = _grown_until_reserving(reserving_disk, slow, tmp_path / "log")
+    file.truncate(62 << 20)
+    slow.may_go_on.set()
+    reserving_disk.close()
+    file.close()
+
+    assert _blocks_bytes(file) < file.size_bytes + (1 << 20)
 
 
 @pytest.mark.parametrize(("refusal", "count"), [(errno.EOPNOTSUPP, 1), (errno.ENOSPC, 5)])

@@ -45,7 +45,10 @@ class Ranges:
     """
 
     __slots__ = (
+        "_closed_bytes",
         "_complete_bytes",
+        "_cut_count",
+        "_has_strays",
         "_lock",
         "_reserved_to",
         "_waits",
@@ -65,6 +68,11 @@ class Ranges:
         self.error: OSError | None = None
         self.write_from = self.write_to = self.drop_from = self.drop_to = start
         self._reserved_to = 0
+        self._cut_count = 0
+        # -1: it is open.
+        self._closed_bytes = -1
+        # Whether blocks may have been reserved that `_reserved_to` does not count.
+        self._has_strays = False
         # -1: it grows.
         self._complete_bytes = -1
 
@@ -107,12 +115,14 @@ class Ranges:
             self.write_from, self.write_to = min(self.write_from, size), min(self.write_to, size)
             self.drop_from, self.drop_to = min(self.drop_from, size), min(self.drop_to, size)
             self._reserved_to = min(self._reserved_to, size)
+            self._cut_count += 1
             self._complete_bytes = -1
 
     def close(self, descriptor: int, size: int) -> None:
         """Give back what is left over of a file of this size, which is about to be closed."""
         with self._lock:
-            if self._complete_bytes >= 0 or self._reserved_to > size:
+            self._closed_bytes = size
+            if self._complete_bytes >= 0 or self._reserved_to > size or self._has_strays:
                 self._complete_bytes = size
         self.give_back(descriptor)
 
@@ -131,11 +141,18 @@ class Ranges:
         with self._lock:
             if self._complete_bytes >= 0 or end > self.write_to or not blocks.are_due(end, self._reserved_to):
                 return
-            start = max(end, self._reserved_to)
+            start, cut_count = max(end, self._reserved_to), self._cut_count
         # Without the lock: the loop never waits for this, unless it appends to the same file.
         reserved_to = blocks.reserve(descriptor, start)
         with self._lock:
-            self._reserved_to = max(self._reserved_to, reserved_to)
+            if self._closed_bytes >= 0:
+                with contextlib.suppress(OSError):  # As in `give_back`.
+                    give_back(descriptor, self._closed_bytes)
+            elif self._cut_count == cut_count:
+                self._reserved_to = max(self._reserved_to, reserved_to)
+            else:
+                # A cut came before them, or took them away: nobody can say.
+                self._has_strays = True
 
 
 class PageCacheRecycler:
