@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, describe, delete and
 INT16_MAX = 32_767
 INT32_MAX = 2_147_483_647
 
-# What is lost with them.
+# What a user loses with each.
 KEPT_BY_BROKERS: Final = {
     OFFSETS_TOPIC: "the committed offsets of all groups",
     JOURNAL_TOPIC: "all from which `syncline why` explains",

@@ -1,4 +1,4 @@
-"""What a broker does from time to time: checkpoints, retention, samples, and looks at what waits.
+"""The periodic work of a broker: checkpoints, retention, samples and sweeps.
 
 Work that looks at every partition is a generator, of which `Clockwork` takes a slice at a time.
 """

@@ -178,7 +178,7 @@ def _perform(
 
 
 def _moves_nothing(state: ClusterState, wished: Wishes, directories: dict[Place, str]) -> bool:
-    """Return whether everything is already where it shall be, and stays there."""
+    """Return whether each replica is where the plan wants it, so that nothing moves."""
     return not directories and all(_is_there(state, target) for target in wished.targets)
 
 

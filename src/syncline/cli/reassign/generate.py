@@ -73,7 +73,7 @@ def propose(
 
 
 def _require_known(state: ClusterState, brokers: Sequence[int]) -> None:
-    """Raise `LocalClusterError` for a broker that there is not; note those that are down, as they get nothing."""
+    """Raise `LocalClusterError` for a broker that does not exist; warn of those that are down, which get no replica."""
     known = state.known_brokers()
     unknown = next((broker for broker in brokers if broker not in known), None)
     if unknown is not None:

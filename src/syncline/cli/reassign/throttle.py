@@ -292,7 +292,7 @@ def _check_replicas(state: "ClusterState", topics: Sequence[str], replicas: str)
 
 
 def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
-    """Print what was set and is not any more; of brokers that are down nobody knows."""
+    """Print what was removed; a broker that is down cannot say what it had."""
     lists = {
         topic: {name: before.lists[topic][name] for name in names if name in before.lists.get(topic, {})}
         for topic, names in changes["lists"].items()
@@ -314,7 +314,7 @@ def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool,
     removed = "would be removed" if is_dry else "removed"
     lines = [f"topic {topic}: {name} {removed}" for topic, names in lists.items() for name in names]
     lines += [f"broker {broker}: {name} {removed}" for broker, names in rates.items() for name in names]
-    lines += [f"broker {broker}: {removed} if it had a rate; it is down, so nobody tells" for broker in unread]
+    lines += [f"broker {broker}: {removed} if it had a rate; it is down and cannot say" for broker in unread]
     say(*(lines or ["nothing was set"]))
 
 

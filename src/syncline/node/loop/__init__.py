@@ -1,1 +1,1 @@
-"""One event loop that many share: what time it is, how long it was held, and work that is done in parts."""
+"""The event loop that all parts share: how long each holds it, deadlines, tasks, and work in slices."""

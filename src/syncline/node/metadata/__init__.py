@@ -1,1 +1,1 @@
-"""What this broker knows of the cluster: its image, configurations, and what clients are told of them."""
+"""The metadata image and configurations that this broker knows, and its answers to Metadata requests."""

@@ -1,1 +1,1 @@
-"""The partitions that this broker hosts, and what looks at all of them."""
+"""The partitions that this broker hosts, and the checks that look at all of them."""

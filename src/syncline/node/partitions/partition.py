@@ -304,7 +304,7 @@ class Partition:
         self.watchers.role_changed()
 
     def leave(self) -> None:
-        """Have no role any more: this broker hosts the partition no longer."""
+        """Give up either role: this broker no longer hosts the partition."""
         self.follower = None
         self.resign()
 

@@ -1,1 +1,1 @@
-"""Produce requests until their answer."""
+"""Produce requests: the checks of a batch, its append, and the wait for the answer."""

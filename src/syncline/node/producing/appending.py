@@ -79,7 +79,7 @@ def append_batch(
 
 
 def _misdirected(producing: Producing, key: TopicPartition, *, is_client: bool) -> ErrorCode:
-    """Return why nothing may be written to a partition, whatever it is; NONE if this broker may have to look."""
+    """Return why this client may not write to the partition at all; NONE: the batch decides."""
     exists = producing.cluster.image.partition(key.topic, key.partition) is not None
     if is_client and key.topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

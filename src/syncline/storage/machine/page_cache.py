@@ -69,7 +69,7 @@ class Ranges:
         self.write_from = self.write_to = self.drop_from = self.drop_to = start
         self._reserved_to = 0
         self._cut_count = 0
-        # -1: it is open.
+        # The size when it was closed; -1: it is open.
         self._closed_bytes = -1
         # Whether blocks may have been reserved that `_reserved_to` does not count.
         self._has_strays = False
@@ -151,7 +151,7 @@ class Ranges:
             elif self._cut_count == cut_count:
                 self._reserved_to = max(self._reserved_to, reserved_to)
             else:
-                # A cut came before them, or took them away: nobody can say.
+                # A cut came before the call or after it: the blocks may be gone.
                 self._has_strays = True
 
 
