@@ -19,8 +19,9 @@ from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.serving.connection import Connection
 from syncline.virtual.cluster import CLIENT_PORT, INTERNAL_PORT, ClusterSettings, VirtualCluster
 from syncline.virtual.disk import DiskSettings
+from syncline.virtual.durations import MS
 from syncline.virtual.host import Host
-from syncline.virtual.links import MS, NetworkSettings
+from syncline.virtual.links import NetworkSettings
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
+from syncline.virtual.durations import SECOND
 from syncline.virtual.host import Host
-from syncline.virtual.links import SECOND
 from syncline.virtual.medium import Directory, Inode
 from syncline.virtual.process import Process
 from syncline.virtual.sandbox import sealed

@@ -7,7 +7,7 @@ import pytest
 
 from syncline.storage.disk import Residency
 from syncline.virtual.disk import DiskSettings, SimDisk
-from syncline.virtual.links import MS
+from syncline.virtual.durations import MS
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import Medium
 from syncline.virtual.pages import SimPages

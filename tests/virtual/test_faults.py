@@ -1,7 +1,7 @@
 """Fault plans: data, drawn from a seed."""
 
+from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import KINDS, draw_plan
-from syncline.virtual.links import SECOND
 from syncline.virtual.streams import stream
 
 BROKERS = ("broker-1", "broker-2", "broker-3")

@@ -4,8 +4,8 @@ import pytest
 
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.node.controller.death_watch import DeathWatches
+from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import Fault
-from syncline.virtual.links import SECOND
 from syncline.virtual.simulation import RunResult, RunSettings, run_seed
 
 # Clients that never got an answer are not closed when a run breaks off.

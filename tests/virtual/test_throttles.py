@@ -8,7 +8,7 @@ import pytest
 
 from syncline.node.fetching.throttled import ThrottledReads
 from syncline.node.replication.throttled import ThrottledFetches
-from syncline.virtual.links import SECOND
+from syncline.virtual.durations import SECOND
 from syncline.virtual.simulation import RunResult, RunSettings, run_seed
 from syncline.virtual.streams import stream
 from syncline.virtual.throttles import KIND, draw_throttles

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from syncline.virtual.links import MS, NetworkSettings
+from syncline.virtual.durations import MS
+from syncline.virtual.links import NetworkSettings
 from syncline.virtual.loop import VirtualLoop, run
 from syncline.virtual.network import Network
 from syncline.virtual.process import Process, current_process

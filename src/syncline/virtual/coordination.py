@@ -16,7 +16,7 @@ from syncline.coordination.port import Batch, Holder, Lease, LeaseLost
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import decode_changes
-from syncline.virtual.links import MS
+from syncline.virtual.durations import MS
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.process import KERNEL, Process, current_process
 from syncline.virtual.trace import Trace

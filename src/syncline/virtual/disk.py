@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from syncline.records.buffers import Buffer, FileRange
 from syncline.storage.disk import UNMEASURED, Residency
-from syncline.virtual.links import MS
+from syncline.virtual.durations import MS
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.medium import REFUSED, ROOM_BYTES, Directory, Inode, Medium, Node
 from syncline.virtual.pages import SimPages

@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Final
 
+from syncline.virtual.durations import MS
 from syncline.virtual.host import Host
-from syncline.virtual.links import MS
 
 SWEEP_NS: Final = 500 * MS
 

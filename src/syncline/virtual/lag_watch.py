@@ -27,8 +27,8 @@ from syncline.model.lag import UNKNOWN, OffsetPlace
 from syncline.node.partitions.partition import Partition
 from syncline.storage.errors import StorageError
 from syncline.storage.lag.places import PlaceSearch
+from syncline.virtual.durations import MS
 from syncline.virtual.host import Host
-from syncline.virtual.links import MS
 from syncline.virtual.medium import Inode
 from syncline.virtual.raw_log import StoredBatch, parse, segments
 

@@ -7,10 +7,9 @@ arrives soon after the cut has healed. Time is in ns.
 
 import random
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
-MS: Final = 1_000_000
-SECOND: Final = 1_000 * MS
+from syncline.virtual.durations import MS, SECOND
 
 
 class Stalled(Protocol):

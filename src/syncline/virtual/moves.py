@@ -13,9 +13,9 @@ from typing import Final
 
 from syncline.model.ids import OFFSETS_TOPIC, TopicPartition
 from syncline.virtual.cluster import LOG_DIRECTORY, VirtualCluster
+from syncline.virtual.durations import MS
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
-from syncline.virtual.links import MS
 from syncline.virtual.medium import Directory
 from syncline.virtual.operators import send_once
 from syncline.virtual.streams import stream

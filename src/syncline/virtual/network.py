@@ -19,7 +19,8 @@ import errno
 from collections.abc import Callable
 from typing import Final, Self
 
-from syncline.virtual.links import SECOND, Link, NetworkSettings
+from syncline.virtual.durations import SECOND
+from syncline.virtual.links import Link, NetworkSettings
 from syncline.virtual.loop import VirtualLoop
 from syncline.virtual.process import KERNEL, Process, current_process
 from syncline.virtual.streams import stream

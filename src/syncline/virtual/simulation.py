@@ -22,9 +22,9 @@ from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
 from syncline.virtual.costs import CostlyClient
+from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_late_answers, draw_plan
 from syncline.virtual.injector import Injector
-from syncline.virtual.links import SECOND
 from syncline.virtual.liveness.watch import LivenessWatch
 from syncline.virtual.moves import BROKERS as MOVES_BROKERS
 from syncline.virtual.moves import CONFIG as MOVES_CONFIG

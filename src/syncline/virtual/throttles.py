@@ -21,9 +21,9 @@ from syncline.model.metadata import ConfigResource, ResourceType
 from syncline.model.topic_config import FOLLOWER_THROTTLED, LEADER_THROTTLED
 from syncline.node.throttle.throttles import FOLLOWER_RATE, LEADER_RATE, rate_of
 from syncline.virtual.cluster import VirtualCluster
+from syncline.virtual.durations import MS
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
-from syncline.virtual.links import MS
 from syncline.virtual.operators import send_once
 from syncline.virtual.streams import stream
 from syncline.wire.api import ApiKey

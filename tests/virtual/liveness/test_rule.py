@@ -3,8 +3,8 @@
 import pytest
 
 from syncline.model.ids import TopicPartition
+from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import LASTING_KINDS
-from syncline.virtual.links import SECOND
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.liveness.prober import Probe
 from syncline.virtual.liveness.rule import NOTICED, Duty, Notice, Terms, duties, violations

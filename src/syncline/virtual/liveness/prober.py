@@ -22,7 +22,7 @@ from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.records.builder import BatchBuilder
 from syncline.virtual.clock import EPOCH_MS
 from syncline.virtual.cluster import CLIENT_PORT, VirtualCluster
-from syncline.virtual.links import MS
+from syncline.virtual.durations import MS
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 

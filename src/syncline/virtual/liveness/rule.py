@@ -25,8 +25,8 @@ from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
+from syncline.virtual.durations import MS, SECOND
 from syncline.virtual.faults import FaultSettings
-from syncline.virtual.links import MS, SECOND
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.liveness.prober import Probe
 from syncline.virtual.liveness.store_record import StoreRecord
