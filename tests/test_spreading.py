@@ -34,9 +34,9 @@ def test_scope_is_a_room_a_module_or_a_single_test() -> None:
 
 def test_what_takes_longest_is_first_of_its_kind() -> None:
     """Whole rooms before modules, of what computes the simulations; a long one at the end would run alone."""
-    assert list(ordered([*NODEIDS, "tests/virtual/test_throttles.py::test_a"])) == [
+    assert list(ordered([*NODEIDS, "tests/virtual/operators/test_throttles.py::test_a"])) == [
         "interop/",
-        "virtual/test_throttles.py",
+        "virtual/operators/test_throttles.py",
         "virtual/test_seeds.py::test_seed[1]",
         "virtual/test_seeds.py::test_seed[2]",
         "cli/",

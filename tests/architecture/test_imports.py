@@ -19,7 +19,7 @@ CONTRACTS: Final = [contract["name"] for contract in SETTINGS["contracts"]]
 # What breaks each contract and no other: a module, usually a new one, and what it imports. If that is ours, it is an
 # empty `target` in the named package, so that a planted violation does not depend on the names of real modules.
 PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
-    "imports point down": {"virtual/planted.py": "import syncline.local.target"},
+    "imports point down": {"virtual/time/planted.py": "import syncline.local.target"},
     "pure packages reach no clock, socket, file, thread or dice": {"model/planted.py": "import socket"},
     "the pipeline speaks to brokers as any client does": {"pipeline/client/planted.py": "import syncline.wire.target"},
     "explanations rest on the journal's events alone": {"explain/planted.py": "import syncline.records.target"},
@@ -46,6 +46,9 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
         "node/throttle/planted.py": "import syncline.node.links.target"
     },
     "the parts of a log build on each other": {"storage/machine/planted.py": "import syncline.storage.segments.target"},
+    "the parts of the simulated world build on each other": {
+        "virtual/clients/planted.py": "import syncline.virtual.liveness.target"
+    },
     "what clients may take is decided without knowing their requests": {
         "node/clients/planted.py": "import syncline.storage.segments.target"
     },

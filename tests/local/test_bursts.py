@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from syncline.local.bursts import GROWTH_OBJECTS, LOOKS, Bursts
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.loop import VirtualLoop
 from tests.cluster import ROOT
 
 QUIET_S = 2.0

@@ -9,7 +9,7 @@ import pytest
 from syncline.local.cyclic_garbage import IDLE_SHARE, VISITED_MAX, WORTHWHILE, OldGarbage
 from syncline.node.clock import SystemClock
 from syncline.node.loop.loop_holds import LoopHolds
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.loop import VirtualLoop
 from tests.cluster import ROOT
 
 LOOK_S = 30.0

@@ -18,7 +18,7 @@ from syncline.local.memory import (
 )
 from syncline.node.clock import SystemClock
 from syncline.node.loop.loop_holds import LoopHolds
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.loop import VirtualLoop
 from tests.cluster import ROOT
 
 LOOK_S = 30.0

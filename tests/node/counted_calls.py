@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from syncline.virtual.meter import CallMeter
+from syncline.virtual.time.meter import CallMeter
 from tests.node.world import World
 
 # A call, with the work between two calls, takes about half a microsecond, and nothing may hold a loop for 10 ms.

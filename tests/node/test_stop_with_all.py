@@ -8,7 +8,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
 from syncline.virtual.cluster import LOG_DIRECTORY
-from syncline.virtual.durations import MS
+from syncline.virtual.time.durations import MS
 from tests.node.wire_client import batch
 from tests.node.world import World
 

@@ -18,10 +18,10 @@ from syncline.node.partitions.partition import Partition
 from syncline.node.replication.leader_fetcher import LeaderFetcher
 from syncline.node.serving.connection import Connection
 from syncline.virtual.cluster import CLIENT_PORT, INTERNAL_PORT, ClusterSettings, VirtualCluster
-from syncline.virtual.disk import DiskSettings
-from syncline.virtual.durations import MS
+from syncline.virtual.disk.disk import DiskSettings
 from syncline.virtual.host import Host
-from syncline.virtual.links import NetworkSettings
+from syncline.virtual.network.links import NetworkSettings
+from syncline.virtual.time.durations import MS
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient
 

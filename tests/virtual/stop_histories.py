@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
+from syncline.virtual.clients.workload import ProducerClient
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
-from syncline.virtual.durations import SECOND
+from syncline.virtual.determinism.sandbox import sealed
+from syncline.virtual.determinism.streams import stream
+from syncline.virtual.disk.medium import Directory, Inode
 from syncline.virtual.host import Host
-from syncline.virtual.medium import Directory, Inode
-from syncline.virtual.process import Process
-from syncline.virtual.sandbox import sealed
 from syncline.virtual.simulation import Simulation
-from syncline.virtual.streams import stream
+from syncline.virtual.time.durations import SECOND
+from syncline.virtual.time.process import Process
 from syncline.virtual.verdict import judge, unsettled
-from syncline.virtual.workload import ProducerClient
 
 TOPIC = "kept"
 PARTITIONS = 2

@@ -9,9 +9,9 @@ from syncline.coordination.port import Batch, Holder, LeaseLost
 from syncline.model.metadata import ClusterCreated, ProducerIdsAllocated
 from syncline.model.metadata_json import encode_changes
 from syncline.virtual.coordination import ClusterStore, SimCoordination
-from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.process import Process
-from syncline.virtual.trace import Trace
+from syncline.virtual.determinism.trace import Trace
+from syncline.virtual.time.loop import VirtualLoop
+from syncline.virtual.time.process import Process
 
 FIRST = Batch(1, encode_changes([ClusterCreated("c")]))
 SECOND = Batch(2, encode_changes([ProducerIdsAllocated(1000)]))

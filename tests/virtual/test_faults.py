@@ -1,8 +1,8 @@
 """Fault plans: data, drawn from a seed."""
 
-from syncline.virtual.durations import SECOND
+from syncline.virtual.determinism.streams import stream
 from syncline.virtual.faults import KINDS, draw_plan
-from syncline.virtual.streams import stream
+from syncline.virtual.time.durations import SECOND
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
 

@@ -4,9 +4,9 @@ import pytest
 
 from syncline.core.cluster.broker_sessions import BrokerSessions
 from syncline.node.controller.death_watch import DeathWatches
-from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import Fault
 from syncline.virtual.simulation import RunResult, RunSettings, run_seed
+from syncline.virtual.time.durations import SECOND
 
 # Clients that never got an answer are not closed when a run breaks off.
 pytestmark = [

@@ -20,21 +20,21 @@ from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.node import Listen, Node, NodeSpec
 from syncline.node.unix_sockets.sending import FileSender
 from syncline.storage.errors import StorageError
-from syncline.virtual.clock import VirtualClock
 from syncline.virtual.coordination import ClusterStore, SimCoordination
-from syncline.virtual.disk import DiskSettings, SimDisk
-from syncline.virtual.ghost import Ghost
+from syncline.virtual.determinism.streams import stream
+from syncline.virtual.determinism.trace import Trace
+from syncline.virtual.disk.disk import DiskSettings, SimDisk
+from syncline.virtual.disk.medium import Medium
 from syncline.virtual.host import Host
-from syncline.virtual.invariants import Invariants
-from syncline.virtual.lag_watch import LagWatch
-from syncline.virtual.links import NetworkSettings
-from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.medium import Medium
-from syncline.virtual.meter import MeteredClock
-from syncline.virtual.network import Network
-from syncline.virtual.process import KERNEL, Process
-from syncline.virtual.streams import stream
-from syncline.virtual.trace import Trace
+from syncline.virtual.network.links import NetworkSettings
+from syncline.virtual.network.network import Network
+from syncline.virtual.observers.ghost import Ghost
+from syncline.virtual.observers.invariants import Invariants
+from syncline.virtual.observers.lag_watch import LagWatch
+from syncline.virtual.time.clock import VirtualClock
+from syncline.virtual.time.loop import VirtualLoop
+from syncline.virtual.time.meter import MeteredClock
+from syncline.virtual.time.process import KERNEL, Process
 
 CLIENT_PORT: Final = 9092
 INTERNAL_PORT: Final = 9093

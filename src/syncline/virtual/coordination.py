@@ -16,10 +16,10 @@ from syncline.coordination.port import Batch, Holder, Lease, LeaseLost
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import Change, MetadataImage
 from syncline.model.metadata_json import decode_changes
-from syncline.virtual.durations import MS
-from syncline.virtual.loop import VirtualLoop
-from syncline.virtual.process import KERNEL, Process, current_process
-from syncline.virtual.trace import Trace
+from syncline.virtual.determinism.trace import Trace
+from syncline.virtual.time.durations import MS
+from syncline.virtual.time.loop import VirtualLoop
+from syncline.virtual.time.process import KERNEL, Process, current_process
 
 COMMIT_NS_MAX = 3 * MS
 OnCommit = Callable[[MetadataImage, MetadataImage], None]

@@ -20,7 +20,7 @@ import random
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from syncline.virtual.durations import MS, SECOND
+from syncline.virtual.time.durations import MS, SECOND
 
 KINDS: Final = (
     "kill",

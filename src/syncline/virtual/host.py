@@ -10,10 +10,10 @@ import asyncio
 from syncline.model.ids import TopicPartition
 from syncline.node.node import Node
 from syncline.node.partitions.partition import Partition
-from syncline.virtual.clock import VirtualClock
-from syncline.virtual.disk import SimDisk
-from syncline.virtual.medium import Medium
-from syncline.virtual.process import Process
+from syncline.virtual.disk.disk import SimDisk
+from syncline.virtual.disk.medium import Medium
+from syncline.virtual.time.clock import VirtualClock
+from syncline.virtual.time.process import Process
 
 
 class Host:

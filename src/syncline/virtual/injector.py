@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from syncline.model.ids import TopicPartition
+from syncline.virtual.clients.costs import CostlyClient
 from syncline.virtual.cluster import VirtualCluster
-from syncline.virtual.costs import CostlyClient
+from syncline.virtual.disk.medium import ROOM_BYTES
 from syncline.virtual.faults import Fault
 from syncline.virtual.host import Host
 from syncline.virtual.liveness.episodes import Episode
-from syncline.virtual.medium import ROOM_BYTES
-from syncline.virtual.moves import Operator, every_partition_has_two
-from syncline.virtual.throttles import Throttler
+from syncline.virtual.operators.moves import Operator, every_partition_has_two
+from syncline.virtual.operators.throttles import Throttler
 
 # The room that a "full" disk still has, so that it may fail in the middle of an operation.
 ROOM_LEFT_BYTES_MAX: Final = 4096

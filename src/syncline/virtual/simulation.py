@@ -20,22 +20,22 @@ from aiokafka.errors import KafkaError
 
 from syncline.model.ids import TopicPartition
 from syncline.storage.errors import StorageError
+from syncline.virtual.clients.costs import CostlyClient
+from syncline.virtual.clients.workload import ConsumerClient, ProducerClient
 from syncline.virtual.cluster import ClusterSettings, VirtualCluster
-from syncline.virtual.costs import CostlyClient
-from syncline.virtual.durations import SECOND
+from syncline.virtual.determinism.sandbox import sealed
+from syncline.virtual.determinism.streams import stream
+from syncline.virtual.determinism.trace import Trace
 from syncline.virtual.faults import Fault, FaultSettings, draw_lasting_plan, draw_late_answers, draw_plan
 from syncline.virtual.injector import Injector
 from syncline.virtual.liveness.watch import LivenessWatch
-from syncline.virtual.moves import BROKERS as MOVES_BROKERS
-from syncline.virtual.moves import CONFIG as MOVES_CONFIG
-from syncline.virtual.moves import Operator, draw_moves, leftovers
-from syncline.virtual.sandbox import sealed
-from syncline.virtual.streams import stream
-from syncline.virtual.throttles import KIND as THROTTLE
-from syncline.virtual.throttles import Throttler, draw_throttles
-from syncline.virtual.trace import Trace
+from syncline.virtual.operators.moves import BROKERS as MOVES_BROKERS
+from syncline.virtual.operators.moves import CONFIG as MOVES_CONFIG
+from syncline.virtual.operators.moves import Operator, draw_moves, leftovers
+from syncline.virtual.operators.throttles import KIND as THROTTLE
+from syncline.virtual.operators.throttles import Throttler, draw_throttles
+from syncline.virtual.time.durations import SECOND
 from syncline.virtual.verdict import Held, judge, nothing_held, unsettled
-from syncline.virtual.workload import ConsumerClient, ProducerClient
 
 START_S: Final = 15
 # After the faults: time for the last writes, and for every replica to catch up.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from syncline.model.ids import TopicPartition
 from syncline.records.batch import iterate
 from syncline.records.record import read_records
+from syncline.virtual.clients.workload import ConsumerClient, ProducerClient, Sent
 from syncline.virtual.cluster import CONFIG, VirtualCluster
-from syncline.virtual.workload import ConsumerClient, ProducerClient, Sent
 
 # Returns the replicas of a partition that a throttle of a user keeps out of the in-sync set.
 Held = Callable[[TopicPartition], frozenset[int]]

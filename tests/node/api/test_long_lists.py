@@ -1,6 +1,7 @@
 """Each list of each API, long: no handler works through all of it before it looks at the clock.
 
-Found in the schemas, so that no list is forgotten. What counts is calls between two looks (`syncline.virtual.meter`).
+Found in the schemas, so that no list is forgotten. What counts is calls between two looks
+(`syncline.virtual.time.meter`).
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import pytest
 
 from syncline.model.ids import OFFSETS_TOPIC
 from syncline.virtual.cluster import CLIENT_PORT
-from syncline.virtual.meter import CallMeter
+from syncline.virtual.time.meter import CallMeter
 from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 from tests.attack import naming
 from tests.attack.largest import Path, frame_with_list, list_paths

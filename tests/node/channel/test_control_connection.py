@@ -17,7 +17,7 @@ from syncline.node.channel.channel import Channel
 from syncline.node.channel.states import LinkState
 from syncline.node.controller.private_messages import decode_forward_answer, encode_forward
 from syncline.virtual.cluster import INTERNAL_PORT
-from syncline.virtual.process import Process
+from syncline.virtual.time.process import Process
 from syncline.wire.api import ApiKey
 from syncline.wire.codec import encode_request, request_type
 from syncline.wire.entities import build

@@ -9,7 +9,7 @@ import pytest
 
 from syncline.model.errors import ErrorCode
 from syncline.node.clients.memory import Holding, MemoryBudget, holding_most, limit_bytes, stuck_most
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.loop import VirtualLoop
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient, at, batch
 from tests.node.world import World

@@ -1,7 +1,7 @@
 """Consumers' fetches of many partitions: how they share the loop, wait, end, and how many they may name."""
 
 from syncline.model.errors import ErrorCode
-from syncline.virtual.meter import CallMeter
+from syncline.virtual.time.meter import CallMeter
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import PARTITIONS_MAX, FetchPartition
 from syncline.wire.fetch_response import FetchResponse

@@ -12,8 +12,8 @@ from syncline.node.fetching.shared_reads import SharedReads
 from syncline.records.buffers import Buffer
 from syncline.storage.log import PartitionLog
 from syncline.storage.segments.reading import EMPTY, Slice
-from syncline.virtual.disk import SimFile
-from syncline.virtual.transport import VirtualTransport
+from syncline.virtual.disk.disk import SimFile
+from syncline.virtual.network.transport import VirtualTransport
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import encode_fetch_request
 from syncline.wire.fetch_response import parse_fetch_response

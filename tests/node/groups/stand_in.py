@@ -29,8 +29,8 @@ from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.serving.request import Request, Steps
 from syncline.records.batch import BatchHeader, crc_matches, stamp
-from syncline.virtual.clock import VirtualClock
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.clock import VirtualClock
+from syncline.virtual.time.loop import VirtualLoop
 from syncline.wire.codec import decode_response, encode_request, request_type
 from syncline.wire.entities import build
 

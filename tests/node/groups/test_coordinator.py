@@ -12,7 +12,7 @@ from syncline.core.groups.records import GroupRecordError
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
 from syncline.node.groups.coordinator import AGAIN_S
-from syncline.virtual.loop import VirtualLoop, run
+from syncline.virtual.time.loop import VirtualLoop, run
 from syncline.wire.api import ApiKey
 from tests.node.groups.stand_in import StandInBroker
 from tests.record_batches import build_batch

@@ -8,7 +8,7 @@ from syncline.model.errors import ErrorCode
 from syncline.model.events import Observation
 from syncline.model.impairments import Refusal
 from syncline.node.hosting import partition_status
-from syncline.virtual.medium import ROOM_BYTES
+from syncline.virtual.disk.medium import ROOM_BYTES
 from tests.node.metrics.scraping import scrape
 from tests.node.wire_client import batch
 from tests.node.world import World

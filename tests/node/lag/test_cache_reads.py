@@ -15,7 +15,7 @@ from syncline.node.lag.cache_verbs import READERS_MAX
 from syncline.node.lag.fetch_lag import CELLS_MAX, Cell, FetchLag
 from syncline.node.lag.fetch_lag import READERS_MAX as CLIENTS_MAX
 from syncline.node.lag.read_ahead import PLACES_MAX, ReadAhead
-from syncline.virtual.pages import SimPages
+from syncline.virtual.disk.pages import SimPages
 from tests.node.counted_calls import counted
 from tests.node.lag.groups import coordinator_of, join
 from tests.node.lag.test_fetch_lag import FACTS, sized, total

@@ -9,7 +9,7 @@ from syncline.node.clock import SystemClock
 from syncline.node.loop.clockwork import STEPS_PER_SLICE, Clockwork
 from syncline.node.loop.loop_holds import LoopHolds
 from syncline.node.serving.request import Steps
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.loop import VirtualLoop
 
 
 class StandingClock(SystemClock):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from syncline.node.loop.deadlines import BUCKET_MS, Deadlines
-from syncline.virtual.clock import VirtualClock
-from syncline.virtual.loop import VirtualLoop
+from syncline.virtual.time.clock import VirtualClock
+from syncline.virtual.time.loop import VirtualLoop
 from tests.node.wire_client import at
 from tests.node.world import World
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.virtual.meter import CallMeter
+from syncline.virtual.time.meter import CallMeter
 from syncline.wire.api import ApiKey
 from tests.node.lag.groups import commit, coordinator_of, delete_below, stopped_group
 from tests.node.metrics.scraping import Samples, scrape

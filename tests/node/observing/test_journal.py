@@ -14,8 +14,8 @@ from syncline.node.observing.journal import BATCH_BYTES_MAX, WAITING_EVENTS_MAX,
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
-from syncline.virtual.meter import CallMeter
-from syncline.virtual.raw_log import segments
+from syncline.virtual.observers.raw_log import segments
+from syncline.virtual.time.meter import CallMeter
 from tests.node.wire_client import batch
 from tests.node.world import World
 

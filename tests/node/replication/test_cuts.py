@@ -10,7 +10,7 @@ from syncline.core.replication.follower import FollowerPhase, TruncationMode
 from syncline.model.errors import ErrorCode
 from syncline.node.replication.cuts import SEARCHES_MAX
 from syncline.storage.removal.cutting import CutSearch
-from syncline.virtual.disk import DiskSettings
+from syncline.virtual.disk.disk import DiskSettings
 from tests.node.wire_client import batch
 from tests.node.world import QUIET_DISK, World
 

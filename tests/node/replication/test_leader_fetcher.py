@@ -10,7 +10,7 @@ from syncline.model.errors import ErrorCode
 from syncline.node.counting.counters import Counters
 from syncline.node.replication import leader_fetcher
 from syncline.virtual.cluster import LOG_DIRECTORY
-from syncline.virtual.raw_log import segments
+from syncline.virtual.observers.raw_log import segments
 from syncline.wire.errors import DecodeError
 from syncline.wire.fetch_response import FetchedPartition, FetchedRows, FetchResponse
 from tests.node.wire_client import batch

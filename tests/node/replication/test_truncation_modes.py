@@ -13,7 +13,7 @@ from syncline.records.batch import BatchHeader
 from syncline.records.builder import BatchBuilder
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
-from syncline.virtual.raw_log import segments
+from syncline.virtual.observers.raw_log import segments
 from tests.node.wire_client import batch
 from tests.node.world import World
 

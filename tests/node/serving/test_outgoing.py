@@ -6,7 +6,7 @@ import pytest
 
 from syncline.model.errors import ErrorCode
 from syncline.node.serving.outgoing import TOGETHER_BYTES_MAX, Outgoing
-from syncline.virtual.transport import Buffer, VirtualTransport
+from syncline.virtual.network.transport import Buffer, VirtualTransport
 from syncline.wire.api import ApiKey
 from syncline.wire.fetch import encode_fetch_request
 from syncline.wire.produce import encode_produce_request

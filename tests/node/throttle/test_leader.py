@@ -5,7 +5,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE
 from syncline.node.fetching.throttled import RELEASED_MAX
-from syncline.virtual.meter import CallMeter
+from syncline.virtual.time.meter import CallMeter
 from tests.node.throttle.quotas import (
     BATCH_BYTES,
     BROKER,

@@ -12,7 +12,7 @@ from syncline.node.throttle.throttles import ReplicationThrottles
 from syncline.records.batch import BatchHeader
 from syncline.records.record import read_records
 from syncline.virtual.cluster import LOG_DIRECTORY
-from syncline.virtual.raw_log import segments
+from syncline.virtual.observers.raw_log import segments
 from tests.node.counted_calls import counted
 from tests.node.metrics.scraping import scrape
 from tests.node.throttle.quotas import BATCH_BYTES, BROKER, LEADER_RATE, MB, alter, fill, log_end, throttle

@@ -7,7 +7,7 @@ import pytest
 from syncline.core.throttle.quota import Quota
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.node.throttle.moves import Moving
-from syncline.virtual.durations import MS
+from syncline.virtual.time.durations import MS
 from tests.node.throttle.quotas import BATCH_BYTES, MB, fill, log_end, throttle
 from tests.node.world import World
 

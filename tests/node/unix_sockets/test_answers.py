@@ -1,7 +1,7 @@
 """Records that followers get from files: the right ones, in answers that leave in the callback that found them.
 
 Connections of brokers get a sender here that reads what it should send, and files give out ranges that end with their
-callback, as the real ones' contents may. What arrives late is in `tests/virtual/test_unread.py`.
+callback, as the real ones' contents may. What arrives late is in `tests/virtual/network/test_unread.py`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from syncline.node.serving.connection import Connection
 from syncline.node.unix_sockets.sending import read_files
 from syncline.records.batch import BatchHeader, stamp
 from syncline.records.buffers import Buffer, FileRange, Part
-from syncline.virtual.disk import SimFile
+from syncline.virtual.disk.disk import SimFile
 from syncline.wire.api import ApiKey
 from tests.node.faults.test_requests import add
 from tests.node.wire_client import at, batch

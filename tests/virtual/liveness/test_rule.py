@@ -3,12 +3,12 @@
 import pytest
 
 from syncline.model.ids import TopicPartition
-from syncline.virtual.durations import SECOND
 from syncline.virtual.faults import LASTING_KINDS
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.liveness.prober import Probe
 from syncline.virtual.liveness.rule import NOTICED, Duty, Notice, Terms, duties, violations
 from syncline.virtual.liveness.store_record import StoreRecord
+from syncline.virtual.time.durations import SECOND
 
 KEY = TopicPartition("orders", 0)
 HOSTS = {1: "broker-1", 2: "broker-2", 3: "broker-3"}

@@ -20,9 +20,9 @@ from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.links.peer import PeerConnection, PeerLost
 from syncline.records.builder import BatchBuilder
-from syncline.virtual.clock import EPOCH_MS
 from syncline.virtual.cluster import CLIENT_PORT, VirtualCluster
-from syncline.virtual.durations import MS
+from syncline.virtual.time.clock import EPOCH_MS
+from syncline.virtual.time.durations import MS
 from syncline.wire.api import ApiKey
 from syncline.wire.produce import encode_produce_request, parse_produce_response
 

@@ -25,11 +25,11 @@ from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 from syncline.model.ids import TopicPartition
-from syncline.virtual.durations import MS, SECOND
 from syncline.virtual.faults import FaultSettings
 from syncline.virtual.liveness.episodes import Episode
 from syncline.virtual.liveness.prober import Probe
 from syncline.virtual.liveness.store_record import StoreRecord
+from syncline.virtual.time.durations import MS, SECOND
 
 # A broker that was struck starts, registers and catches up; so long it need not carry a partition.
 RECOVERY_NS: Final = 2 * SECOND

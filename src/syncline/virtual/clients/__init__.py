@@ -1,0 +1,1 @@
+"""Clients that produce, consume and ask for much while faults strike."""

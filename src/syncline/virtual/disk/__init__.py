@@ -1,0 +1,1 @@
+"""The simulated disk of a host."""

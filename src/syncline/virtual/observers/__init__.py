@@ -1,0 +1,1 @@
+"""What watches brokers during a run, without changing it."""

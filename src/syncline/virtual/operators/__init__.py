@@ -1,0 +1,1 @@
+"""Operators who move and throttle replicas while faults strike."""
