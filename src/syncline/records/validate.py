@@ -192,7 +192,7 @@ def prepare(
             raise _append_time_refused()
         header = stamp_append_time(buffer, position, header, now_ms)
     else:
-        header = _settle_create_time(buffer, position, header, body, rules, now_ms, is_busy=is_busy)
+        header = _with_create_time(buffer, position, header, body, rules, now_ms, is_busy=is_busy)
     if rules.compacted:
         _check_keys(buffer, position, header, rules)
     if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
@@ -273,7 +273,7 @@ def _check_body(buffer: Buffer, position: int, header: BatchHeader, *, is_busy: 
     return body
 
 
-def _settle_create_time(
+def _with_create_time(
     buffer: WritableBuffer,
     position: int,
     header: BatchHeader,

@@ -63,16 +63,20 @@ def entries(context: FetchContext) -> list[SessionPartition]:
     return list(context.session.partitions.values())
 
 
-def settle(context: FetchContext, entry: SessionPartition, *, records: int = 0, mark: int = 10, **more: object) -> bool:
+def answer_one(
+    context: FetchContext, entry: SessionPartition, *, records: int = 0, mark: int = 10, **more: object
+) -> bool:
     """Answer `entry`, by default with nothing new."""
-    row = context.settle(entry, record_bytes=records, high_watermark=mark, log_start=0, at_bound=records == 0, **more)
+    row = context.record_sent(
+        entry, record_bytes=records, high_watermark=mark, log_start=0, at_bound=records == 0, **more
+    )
     context.session.check_invariants()
     return row
 
 
 def answer_all(context: FetchContext, **more: object) -> list[object]:
     """Answer all pending entries; return the keys that belong in the answer."""
-    return [entry.key for entry in context.pending() if settle(context, entry, **more)]
+    return [entry.key for entry in context.pending() if answer_one(context, entry, **more)]
 
 
 def test_h01_the_life_of_a_session() -> None:
@@ -166,8 +170,8 @@ def test_h02_an_incremental_answer_lists_only_news() -> None:
     t1, t2 = second.pending()
 
     assert (t1.key, t2.key) == ("t-1", "t-2")
-    assert settle(second, t1, records=100)
-    assert settle(second, t2, mark=11)
+    assert answer_one(second, t1, records=100)
+    assert answer_one(second, t2, mark=11)
     assert answer_all(opened(fetch(cache, 101, 2, ["t-1"])), mark=10) == []
 
 
@@ -216,9 +220,9 @@ def test_h06_served_partitions_go_to_the_end() -> None:
     for epoch in range(5):
         context = opened(fetch(cache, 101 if epoch else 0, epoch, ["p0", "p1", "p2"] if epoch == 0 else ()))
         first, *others = context.pending()
-        assert settle(context, first, records=94)
+        assert answer_one(context, first, records=94)
         for entry in others:
-            context.settle(entry, record_bytes=0, high_watermark=50, log_start=0, at_bound=False)
+            context.record_sent(entry, record_bytes=0, high_watermark=50, log_start=0, at_bound=False)
         served.append(first.key)
 
     assert served == ["p0", "p0", "p1", "p2", "p0"]
@@ -265,7 +269,7 @@ def test_session_change_between_look_and_answer_is_not_lost() -> None:
     (entry,) = context.pending()
 
     entry.changed(wakes=True)
-    settle(context, entry)
+    answer_one(context, entry)
 
     assert opened(fetch(cache, 101, 1, reader=FOLLOWER)).pending() == [entry]
 
@@ -275,7 +279,7 @@ def test_session_with_data_left_is_looked_at_again() -> None:
     cache = make_cache()
     context = opened(fetch(cache, 0, 0, ["t-0"]))
     (entry,) = context.pending()
-    context.settle(entry, record_bytes=0, high_watermark=50, log_start=0, at_bound=False)
+    context.record_sent(entry, record_bytes=0, high_watermark=50, log_start=0, at_bound=False)
 
     assert opened(fetch(cache, 101, 1)).pending() == [entry]
 

@@ -285,7 +285,7 @@ def test_a17_a_session_fetch_refreshes_partitions_it_does_not_list() -> None:
     for s, entry in zip((t0, t1), opened.pending(), strict=True):
         end = s.partition.log_end
         s.partition.follower_fetched(2, end, 0, end, 20, 5, 1000, entry)
-        opened.settle(entry, record_bytes=0, high_watermark=0, log_start=0, at_bound=True)
+        opened.record_sent(entry, record_bytes=0, high_watermark=0, log_start=0, at_bound=True)
 
     again = cache.open(77, 1, listed=(), forgotten=(), uses_topic_ids=True, replica_id=2, broker_epoch=20, now_ms=3000)
 
@@ -313,7 +313,7 @@ def test_a17_the_proof_is_written_down_when_the_log_moves_on() -> None:
         )
         for entry in context.pending():
             s.partition.follower_fetched(2, 5, 0, 5, 20, 5, now, entry)
-            context.settle(entry, record_bytes=0, high_watermark=0, log_start=0, at_bound=True)
+            context.record_sent(entry, record_bytes=0, high_watermark=0, log_start=0, at_bound=True)
 
     fetch(0, 1000)
     fetch(1, 3000)

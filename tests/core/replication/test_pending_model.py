@@ -87,7 +87,7 @@ class Worlds:
         if not slow:
             for index, entry in looks.items():
                 self.note(index, entry, None, None)
-                self.settle(context, index, entry)
+                self.record_sent(context, index, entry)
             for index, side in enumerate(self.model):
                 side.answered(ask, self.now)
                 if index in looks:
@@ -124,9 +124,9 @@ class Worlds:
         effects = s.partition.follower_fetched(FOLLOWER, offset, 0, captured, epoch, 5, at, stamp=asker, entry=known)
         s.note(effects, self.now)
 
-    def settle(self, context: FetchContext, index: int, entry: SessionPartition) -> None:
+    def record_sent(self, context: FetchContext, index: int, entry: SessionPartition) -> None:
         """Let the session record its answer."""
-        context.settle(
+        context.record_sent(
             entry,
             record_bytes=0,
             high_watermark=0,
@@ -172,7 +172,7 @@ class Worlds:
         for side in self.model:
             side.answered(operation.ask, self.now)
         for index, end in operation.got.items():
-            self.settle(operation.context, index, operation.looked[index])
+            self.record_sent(operation.context, index, operation.looked[index])
             self.offsets[index] = end
 
     def disconnect(self) -> None:

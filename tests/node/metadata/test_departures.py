@@ -42,7 +42,7 @@ def test_departures_doubt_a_leader_for_a_moment_when_its_connection_broke(depart
     """A doubt ends by itself, and requests that wait for it continue: a connection can break without a death."""
     resumed: list[int] = []
     departures.connection_broke(2)
-    departures.when_settled(lambda: resumed.append(2))
+    departures.when_doubt_ends(lambda: resumed.append(2))
     assert (departures.doubted, resumed) == ({2}, [])
     departures.expired(DOUBT_MS)
     assert (departures.doubted, resumed) == (frozenset(), [2])
@@ -53,7 +53,7 @@ def test_departures_trust_a_leader_again_when_it_answers(departures: Departures)
     resumed: list[int] = []
     departures.connection_broke(2)
     departures.connection_broke(3)
-    departures.when_settled(lambda: resumed.append(2))
+    departures.when_doubt_ends(lambda: resumed.append(2))
     departures.answered(1)
     assert resumed == []
     departures.answered(2)
@@ -64,7 +64,7 @@ def test_departures_keep_a_fenced_broker_listed_for_some_seconds(departures: Dep
     """Its clients move their partitions first and drop the broker later; Metadata no longer waits for a verdict."""
     resumed: list[int] = []
     departures.connection_broke(1)
-    departures.when_settled(lambda: resumed.append(1))
+    departures.when_doubt_ends(lambda: resumed.append(1))
     departures.fenced(1)
     assert (departures.just_fenced, departures.doubted, resumed) == ({1}, frozenset(), [1])
     departures.expired(LISTED_MS - 1)

@@ -439,7 +439,7 @@ class FetchContext:
             entry.looked_change_count = entry.change_count
         return entries
 
-    def settle(
+    def record_sent(
         self,
         entry: SessionPartition,
         record_bytes: int,

@@ -175,7 +175,7 @@ class Offsets:
         for key in keys:
             pending[key.topic, key.partition] = pending.get((key.topic, key.partition), 0) + 1
 
-        def settled() -> None:
+        def ended() -> None:
             for key in keys:
                 place = (key.topic, key.partition)
                 assert pending.get(place, 0) > 0, f"a write of {place} of {group_id} ends that was not under way"
@@ -185,7 +185,7 @@ class Offsets:
             if not pending and self._pending.get(group_id) is pending:
                 del self._pending[group_id]
 
-        self._out.write(records, applied=applied, answered=answered, settled=settled)
+        self._out.write(records, applied=applied, answered=answered, ended=ended)
 
     def delete_offsets(self, ticket: Ticket, group_id: str, places: Sequence[tuple[str, int]]) -> None:
         """Delete offsets of partitions that no member reads."""

@@ -3,7 +3,7 @@
 The coordinator writes a decision that must survive to the log, and answers the
 requester only when the log has committed it. A write has three callbacks, which
 may run at different times: `applied` changes the state that clients read, and
-runs when the log commits, however late; `settled` runs at the commit or the
+runs when the log commits, however late; `ended` runs at the commit or the
 failure, when the write is no longer open; `answered` answers the requester, once,
 at the commit, at a failure, or after `write_timeout_ms`. So the state always
 equals the committed log, even after a client has given up.
@@ -46,7 +46,7 @@ class TimerKey(NamedTuple):
 class _Write(Immutable):
     applied: Callable[[], None]
     answered: Callable[[ErrorCode], None]
-    settled: Callable[[], None]
+    ended: Callable[[], None]
 
 
 def _nothing() -> None:
@@ -92,12 +92,12 @@ class Outbox:
         *,
         applied: Callable[[], None],
         answered: Callable[[ErrorCode], None],
-        settled: Callable[[], None] = _nothing,
+        ended: Callable[[], None] = _nothing,
     ) -> None:
         """Append records; `answered` gets the log's own error codes, REQUEST_TIMED_OUT when it takes too long."""
         assert records, "a write of no records has no fate"
         self._last_write_id += 1
-        self._writes[self._last_write_id] = _Write(applied, answered, settled)
+        self._writes[self._last_write_id] = _Write(applied, answered, ended)
         self._write_deadlines_ms[self._last_write_id] = self.at.now_ms + self.settings.write_timeout_ms
         self._effects.append(Persist(self._last_write_id, records))
 
@@ -108,7 +108,7 @@ class Outbox:
         is_open = self._write_deadlines_ms.pop(write_id, None) is not None
         if error is ErrorCode.NONE:
             write.applied()
-        write.settled()
+        write.ended()
         if is_open:
             write.answered(error)
 

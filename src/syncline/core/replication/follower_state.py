@@ -115,14 +115,14 @@ class FollowerState:
             self.returned_ms = now_ms
         self.last_fetch_ms = now_ms
 
-    def settle(self) -> None:
+    def record_stamp(self) -> None:
         """Record what the session's stamp has proved, and drop it."""
         stamp = self.stamp
         if stamp is not None:
             self.stamp = None
             self._seen_at_the_end(stamp.last_fetch_ms, stamp.served_ms)
 
-    def settle_before(self, fetch: FetchStamp | None) -> None:
+    def record_stamp_before(self, fetch: FetchStamp | None) -> None:
         """Record what the stamp proved before `fetch`, which has already advanced it if it belongs to that session."""
         stamp = self.stamp
         if stamp is not None:
@@ -158,7 +158,7 @@ class FollowerState:
         The stamp stays: no fetch of an idle partition would renew it.
         """
         stamp = self.stamp
-        self.settle()
+        self.record_stamp()
         self.stamp = stamp
         self.log_end_update_ms = now_ms
         self.lag_begin_ms = NEVER_MS

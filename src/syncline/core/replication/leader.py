@@ -209,7 +209,7 @@ class LeaderPartition:
             self._ticks.add(self)
         for follower in self.in_sync.followers:
             if follower.stamp is not None:
-                follower.settle()
+                follower.record_stamp()
         return self.advance_high_watermark(now_ms)
 
     def follower_fetched(
@@ -236,7 +236,7 @@ class LeaderPartition:
         assert offset <= captured_log_end <= self.log_end, f"{offset} read, log end {captured_log_end}: {self!r}"
         if self.slow_leader is None:
             if follower.stamp is not None:
-                follower.settle_before(stamp)
+                follower.record_stamp_before(stamp)
             self.settings.lag.note_fetch(follower, offset, captured_log_end, now_ms)
         elif not self.slow_leader.fetched(follower, offset, captured_log_end, broker_epoch, now_ms, stamp, entry):
             return NOTHING

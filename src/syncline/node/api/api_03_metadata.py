@@ -58,7 +58,7 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     doubted = describing.departures.doubted
     if doubted and (yield from _leads_any(doubted, describing.cluster.image, asked.topics)):
         # Wait only once: a connection that keeps breaking raises a new doubt each time.
-        describing.departures.when_settled(
+        describing.departures.when_doubt_ends(
             lambda: request.connection.step(request, _answer(describing, request, asked))
         )
     else:

@@ -66,7 +66,7 @@ def answer(
         rows.sort(key=lambda row: row.entry in unknown)
     topics: Topics = []
     endpoints: Endpoints = {}
-    _settle_rows(serving, context, fetch, request.version, rows, unknown, topics, endpoints)
+    _add_rows(serving, context, fetch, request.version, rows, unknown, topics, endpoints)
     if throttled is not None:
         throttled.hold(context.session, is_answered=True)
         throttled.count(rows, topics, request.version, serving.clock.mono_ms())
@@ -85,7 +85,7 @@ def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, Err
             yield [row for row in part if row.entry in unknown]
 
 
-def _settle_rows(
+def _add_rows(
     serving: FetchServing,
     context: FetchContext,
     fetch: FetchRequest,
@@ -103,7 +103,7 @@ def _settle_rows(
     for row in rows:
         entry, records, error = row.entry, row.records, row.error
         high_watermark, log_start = row.high_watermark, row.log_start
-        belongs = context.settle(
+        belongs = context.record_sent(
             entry,
             len(records),
             high_watermark,
@@ -162,7 +162,7 @@ def _answer_in_steps(
     unknown: dict[SessionPartition, ErrorCode],
     throttled: ThrottledReads | None,
 ) -> "Steps":
-    """Settle one part of the rows after the other, and send the answer, which is written in steps, too.
+    """Add one part of the rows after the other, and send the answer, which is written in steps, too.
 
     What throttles count of it is the size of its parts, which is a little more than that of the whole.
     """
@@ -173,7 +173,7 @@ def _answer_in_steps(
         if fetch.replica_id == CONSUMER and not take_samples(serving, request, some):
             is_empty = False
         part: Topics = []
-        _settle_rows(serving, context, fetch, request.version, some, unknown, part, endpoints)
+        _add_rows(serving, context, fetch, request.version, some, unknown, part, endpoints)
         if throttled is not None:
             throttled.count(some, part, request.version, serving.clock.mono_ms())
         for topic, fetched in part:

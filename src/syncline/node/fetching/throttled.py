@@ -176,8 +176,8 @@ class ThrottledReads:
             return
         for row, quota in self._dropped.items():
             entry = row.entry
-            is_settled = entry.session is session and entry.change_count == entry.looked_change_count
-            if is_settled and entry.fetch_offset < row.high_watermark and not self._is_awaited_by_now(row):
+            is_unchanged = entry.session is session and entry.change_count == entry.looked_change_count
+            if is_unchanged and entry.fetch_offset < row.high_watermark and not self._is_awaited_by_now(row):
                 session.hold(entry, quota)
 
     def _is_awaited_by_now(self, row: Row) -> bool:

@@ -75,7 +75,7 @@ class Departures:
         """The brokers that were fenced a moment ago."""
         return frozenset(self._listed_until_ms) if self._listed_until_ms else _NO_BROKERS
 
-    def when_settled(self, resume: Callable[[], None]) -> None:
+    def when_doubt_ends(self, resume: Callable[[], None]) -> None:
         """Call `resume` when a doubt has ended; others may remain."""
         self._waiting.append(resume)
 

@@ -373,7 +373,7 @@ class Partition:
         for _, waiter, topic_index, row_index in waiting:
             waiter.decided(topic_index, row_index, code)
 
-    def _settle_waiting(self) -> None:
+    def _decide_waiting(self) -> None:
         leader = self.leader
         waiting = self._waiting
         while waiting and leader is not None and self.leader is leader:
@@ -393,14 +393,14 @@ class Partition:
                 case HighWatermarkAdvanced():
                     self.log.high_watermark = effect.high_watermark
                     surroundings.probe("high-watermark", self.key, self.leader_epoch, effect.high_watermark)
-                    self._settle_waiting()
+                    self._decide_waiting()
                     self.watchers.high_watermark_moved()
                     surroundings.low_watermarks.moved(self)
                 case ProposeIsr():
                     surroundings.proposals.propose(self, effect)
                 case IsrCommitted():
                     surroundings.journal.isr_committed(self, effect)
-                    self._settle_waiting()
+                    self._decide_waiting()
                 case IsrRefused():
                     surroundings.journal.isr_refused(self, effect)
                 case WatermarkHeld() | WatermarkResumed():

@@ -147,7 +147,7 @@ class SlowLeader:
         """
         if self.rules is None:
             if follower.stamp is not None:
-                follower.settle_before(stamp)
+                follower.record_stamp_before(stamp)
             self.lag.note_fetch(follower, offset, captured_log_end, now_ms)
             return True
         waits = self._waits.get(follower.broker_id)
@@ -156,7 +156,7 @@ class SlowLeader:
         if entry is not None and waits.is_overtaken(entry):
             return False
         if follower.stamp is not None:
-            follower.settle_before(stamp)
+            follower.record_stamp_before(stamp)
         served_ms = now_ms
         if entry is None:
             qualifies = offset >= self._base_offset(follower)

@@ -325,7 +325,7 @@ class FollowerWaits:
         if self.entries:
             self.served_seq = max(self.served_seq, self.entries[-1].request.seq + 1)
         self.since_ms = None
-        self._settle()
+        self._reset_if_over()
 
     def answered(self, entry: PendingEntry) -> None:
         """Record that the whole request of `entry` was answered: only later requests still wait."""
@@ -345,7 +345,7 @@ class FollowerWaits:
         """Remove an entry, if it is still held."""
         if entry in self.entries:
             self.entries.remove(entry)
-            self._settle()
+            self._reset_if_over()
 
     def forget(self) -> None:
         """Drop all waits of the follower, without a proof that it got anything."""
@@ -354,9 +354,9 @@ class FollowerWaits:
             entry.is_void = True
         self.stamp = None
         self.since_ms = None
-        self._settle()
+        self._reset_if_over()
 
-    def _settle(self) -> None:
+    def _reset_if_over(self) -> None:
         """Reset the record once nothing is left to remember."""
         if self.is_over:
             self.served_seq = 0
