@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
-from syncline.explain.lag import tell
+from syncline.explain.words.lag_sentences import tell
 from syncline.model.ids import TopicPartition
 from syncline.model.lag import (
     Finding,

@@ -1,6 +1,6 @@
 """Wording of consumer lag: all phrases about groups, as templates with named fields.
 
-Change them freely: verdicts and findings are data, and no rule reads a sentence. `explain.lag` fills the fields in.
+Change them freely: verdicts and findings are data, and no rule reads a sentence. `lag_sentences` fills the fields in.
 """
 
 from typing import Final

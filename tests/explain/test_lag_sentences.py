@@ -9,8 +9,8 @@ from syncline.core.lag.burrow_status import group_status, partition_status
 from syncline.core.lag.commit_ring import Commit
 from syncline.core.lag.findings import GroupFacts, PartitionFacts, findings
 from syncline.core.lag.rows import NO_READER, Speeds, group_row
-from syncline.explain.lag import describe, sentences, tell
 from syncline.explain.words import lag_wording as wording
+from syncline.explain.words.lag_sentences import describe, sentences, tell
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import Fact, Finding, GroupStatus, LagCause, LagRow, PartitionVerdict, StatusRule
 from tests.core.lag.positions import appended_ms, ends, place

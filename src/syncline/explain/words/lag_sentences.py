@@ -1,7 +1,7 @@
 """Consumer lag in words: what status a group has, by which rule, and why it is behind.
 
 Every sentence is made of a verdict or a finding and its numbers; an unknown number is shown as such. Phrases are in
-`words.lag_wording`.
+`lag_wording`.
 Units: as in `model.lag`.
 """
 
