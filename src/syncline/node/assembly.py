@@ -26,7 +26,7 @@ from syncline.node.metadata.topic_creation import TopicCreation
 from syncline.node.observing.observer import Observer
 from syncline.node.observing.reporting import Reporting
 from syncline.node.producing.opening import Opening
-from syncline.node.producing.pending_produce import Producing
+from syncline.node.producing.serving import Producing
 from syncline.node.producing.unanswered_refusals import UnansweredRefusals
 from syncline.node.serving.outgoing import Outgoing
 

@@ -24,7 +24,7 @@ from syncline.node.metrics.fetch_samples import FetchSamples
 from syncline.node.metrics.group_samples import GroupSamples
 from syncline.node.metrics.partition_samples import FETCHER_THREAD, Inflows, PartitionSamples
 from syncline.node.metrics.text import Page, collected
-from syncline.node.producing.pending_produce import PendingProduce
+from syncline.node.producing.operation import ProduceOperation
 from syncline.records.validate import Fault
 from syncline.wire.api import ApiKey
 
@@ -208,7 +208,7 @@ class Scraper:
             if isinstance(operation, FetchOperation):
                 fetches += 1
                 fetch_entries += operation.partition_count
-            elif isinstance(operation, PendingProduce):
+            elif isinstance(operation, ProduceOperation):
                 produces += 1
                 produce_entries += operation.undecided_count
         deletes = len(broker.fetching.low_watermarks)

@@ -11,7 +11,7 @@ from syncline.core.producer_state import Accepted, Duplicate, Refused, Verdict
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.partitions.partition import Partition
-from syncline.node.producing.pending_produce import Producing
+from syncline.node.producing.serving import Producing
 from syncline.records.batch import BatchHeader
 from syncline.records.validate import InvalidBatch, admit, prepare
 from syncline.storage.errors import StorageError
