@@ -55,6 +55,8 @@ class ScriptedKafka:
     usable_bytes: dict[int, int] = field(default_factory=dict)
     # For how long each broker says that it has moved nothing; Apache Kafka's say nothing.
     nothing_moved_ms: int | None = None
+    # Brokers that take requests for sizes, and answer none.
+    silent: set[int] = field(default_factory=set)
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
     # Whether brokers tell the configurations of others, as brokers of Syncline may.
     describes_others: bool = False
@@ -345,6 +347,8 @@ class _Handler(socketserver.BaseRequestHandler):
                 return
             header = parse_request_header(frame)
             body = memoryview(frame)[header.body_position :]
+            if header.key == ApiKey.DESCRIBE_LOG_DIRS and server.broker in server.kafka.silent:
+                continue
             with server.lock:
                 fields = server.kafka.answer(server.broker, header.key, header.version, body)
             answer = encode_response(build(response_type(header.key, header.version), fields))

@@ -83,6 +83,15 @@ def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
     assert "x>=1" in refused("consume", "t", "--limit", "0", code=USAGE)
 
 
+@pytest.mark.parametrize(("unknown", "meant"), [(("statu",), "status"), (("topics", "crate"), "create")])
+def test_unknown_command_is_answered_by_one_suggestion(unknown: tuple[str, ...], meant: str) -> None:
+    """Guards: "Did you mean 'status'? Did you mean 'status'?", by typer and by click."""
+    answer = refused(*unknown, code=USAGE)
+
+    assert answer.count("Did you mean") == 1
+    assert answer.count(repr(meant)) == 1
+
+
 @pytest.mark.parametrize("arguments", [("down",), ("status",), ("isr",), ("topics", "list"), ("fault", "list")])
 def test_directory_that_may_not_be_read_is_no_wrong_usage(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

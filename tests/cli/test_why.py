@@ -1,13 +1,16 @@
 """`why` and `isr`: a partition's past in sentences, its present in a table, and one sentence per refusal."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from syncline.cli import why
+from syncline.cli.journal_reader import JournalSilentError
 from syncline.local.control_secret import ensure_secret
 from syncline.local.layout import Layout
-from tests.cli.terminal import as_json, refusal, refused, succeed
+from tests.cli.terminal import as_json, call, refusal, refused, succeed
 from tests.cluster import LocalCluster
 
 pytestmark = pytest.mark.process
@@ -52,6 +55,24 @@ def test_why_refuses_in_a_sentence(
     asked = [each.format(topic=any_topic) for each in arguments]
 
     assert complaint in refused("why", *asked, *at)
+
+
+def test_why_without_the_journal_says_what_is_missing(
+    any_topic: str, at: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells what brokers know, does not claim that nothing happened, and fails; elsewhere it has nothing to tell."""
+
+    def silent(*_: object) -> None:
+        raise JournalSilentError("cannot read the journal: no answer.")
+
+    monkeypatch.setattr(why, "read_journal", silent)
+    facts = json.loads(call("why", f"{any_topic}:0", "--json", *at))
+
+    assert facts["missing"] == "cannot read the journal: no answer."
+    assert bool(facts["words"]) is bool(facts["findings"])
+    sentence = refusal("why", f"{any_topic}:0", *at)
+    assert sentence.startswith("cannot read the journal: no answer. ")
+    assert sentence.endswith(("No broker has anything else.", "what brokers have not written to it yet."))
 
 
 def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str, str]) -> None:

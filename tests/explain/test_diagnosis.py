@@ -8,6 +8,7 @@ import pytest
 from syncline.explain.diagnosis.condition import Kind
 from syncline.explain.diagnosis.findings import Cause, Diagnosis, Effect
 from syncline.model.events import from_json
+from syncline.model.reasons import Reason
 
 from . import incidents
 from .catalogue import CATALOGUE, Incident
@@ -15,7 +16,9 @@ from .witnesses import (
     NOON,
     PARTITION,
     TOPIC,
+    Why,
     diagnosed,
+    elected,
     fault,
     joined,
     left,
@@ -45,6 +48,17 @@ def test_diagnosis_names_the_true_cause(incident: Incident) -> None:
         assert main_of(diagnosis)[0] is incident.cause
     else:
         assert main_of(diagnosis) == (incident.cause, incident.broker)
+
+
+def test_what_was_over_before_the_partition_was_created_is_not_told() -> None:
+    """Guards: a new topic whose `why` told of pauses from before there was any."""
+    created = elected(-1, 1, 9_000, Why(Reason.CREATED, {}))
+    over, lasting = stall(2, 2_000, 5_000), stall(2, 8_000, 10_500)
+
+    assert diagnosed(*over, created).findings == []
+    assert [each.effect for each in diagnosed(*over, created, *lasting).findings] == [Effect.NOTHING]
+    # A topic of this name was there before, and created again.
+    assert len(diagnosed(joined(2, 1_000), *over, created).findings) == 2
 
 
 @pytest.mark.parametrize(

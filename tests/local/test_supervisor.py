@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from syncline.local.broker_process import DISK_EXIT
-from syncline.local.layout import Layout
+from syncline.local.layout import Layout, RunningCluster
 from syncline.local.profiles import PROFILES
+from syncline.local.supervisor import KILLED_MAX, Child, ClusterSpec, Supervisor
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
 from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
@@ -214,3 +215,27 @@ def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
         broker.send_signal(signal.SIGINT)
 
     assert limit == (hard, hard)
+
+
+def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
+    announced: list[RunningCluster] = []
+    supervisor = Supervisor(ClusterSpec(directory=tmp_path, brokers=2), announced.append)
+    supervisor._layout.create()
+    for broker_id, serving in ((1, True), (2, False)):
+        supervisor._children[broker_id] = Child(
+            broker_id=broker_id,
+            pid=broker_id,
+            port=broker_id,
+            internal_port=broker_id,
+            metrics_port=None,
+            started_at_s=time.monotonic(),
+            ready=None,
+            serving=serving,
+        )
+    for _ in range(KILLED_MAX):
+        assert not announced
+        supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
+
+    assert announced[0].failures == {2: "SIGKILL ended it 3 times"}
+    assert supervisor._children[2].restart_at_s is not None

@@ -1,17 +1,22 @@
 """Which moves a journal knows, and what of them each new replica got."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from syncline.model.events import Event, FollowerProgress, IsrChange, Move, Reassignment
-from syncline.model.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
+from syncline.model.events import BrokerState, Election, Event, FollowerProgress, IsrChange, Move, Reassignment
+from syncline.model.ids import NONE, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicPartition
+from syncline.model.reasons import Reason
 from syncline.move_report.bins import Grid
 from syncline.move_report.copies import histories
-from syncline.move_report.facts import Ending
+from syncline.move_report.facts import Ending, Step
+from syncline.move_report.held_back import stretches
 from syncline.move_report.moves import MoveSpan, chosen, moves_of
+from syncline.move_report.roles import part_facts
 
+MB = 1_000_000
 T0 = TopicPartition("t", 0)
 
 
@@ -254,3 +259,93 @@ def test_report_of_thousands_of_partitions_looks_at_each_event_once() -> None:
 
     assert len(found) == 2_000
     assert time.process_time() - began_s < 0.5
+
+
+def got(samples: list[FollowerProgress], *led_from: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+    """Return from when to when, whose, and how many bytes a copy that began at 0 got; elections are (epoch, time)."""
+    elections = [
+        Election(
+            ts_ms=at_ms,
+            broker=BrokerId(1),
+            topic="t",
+            partition=0,
+            leader_before=BrokerId(1),
+            leader_after=BrokerId(2),
+            leader_epoch=LeaderEpoch(epoch),
+            isr=(BrokerId(2),),
+            reason=Reason.SESSION_TIMED_OUT,
+        )
+        for epoch, at_ms in led_from
+    ]
+    (history,) = histories(span_of(moved(0, "started"), reassigned(0, "started")), samples, [], elections)
+    return [(each.start_ms, each.at_ms, each.leader, each.copied_bytes) for each in history.received]
+
+
+def test_new_leader_that_nobody_fetched_from_knows_nothing() -> None:
+    """It takes a follower for empty until that fetches; what this one has would seem to come in the next second."""
+    unknown = replace(sample(2_200, 10_000, 10_000, -1, leader=2, epoch=1), follower_log_end=Offset(NONE))
+    samples = [sample(1_000, 9_000, 10_000), unknown, sample(3_000, 7_000, 10_000, leader=2, epoch=1)]
+
+    assert got(samples, (1, 2_000)) == [(0, 1_000, 1, 1_000), (1_000, 2_000, 1, 1_000), (2_000, 3_000, 2, 1_000)]
+    # As long as it has not fetched, nothing comes, and the time counts.
+    assert got(samples[:2], (1, 2_000)) == [(0, 1_000, 1, 1_000), (1_000, 2_000, 1, 0), (2_000, 2_200, 2, 0)]
+
+
+def test_deposed_leader_that_wakes_up_is_not_believed() -> None:
+    """It tells what it knew before its pause; the new leader's next sample would be a burst of all since then."""
+    samples = [
+        sample(1_000, 9_000, 10_000),
+        sample(3_000, 7_000, 10_000, leader=2, epoch=1),
+        sample(3_950, 9_000, 10_000),
+        sample(4_000, 6_000, 10_000, leader=2, epoch=1),
+    ]
+
+    assert got(samples, (1, 2_000))[-1] == (3_000, 4_000, 2, 1_000)
+
+
+def test_pause_before_a_change_of_leaders_is_nobodys_time_of_copying() -> None:
+    """The paused leader sent until it took no sample any more, the new one since its election, at the rate before."""
+    paused = [sample(1_000, 9_000, 10_000), sample(11_000, 7_000, 10_000, leader=2, epoch=1)]
+    slower = [sample(1_000, 9_000, 10_000), sample(11_000, 4_000, 10_000, leader=2, epoch=1)]
+
+    assert got(paused, (1, 10_000)) == [
+        (0, 1_000, 1, 1_000),
+        (1_000, 2_000, 1, 1_000),
+        (2_000, 10_000, 1, 0),
+        (10_000, 11_000, 2, 1_000),
+    ]
+    # More came than in two intervals: samples were lost, and no rate is told that was never measured.
+    assert got(slower, (1, 10_000)) == [
+        (0, 1_000, 1, 1_000),
+        (1_000, 5_000, 1, 4_000),
+        (5_000, 10_000, 1, 0),
+        (10_000, 11_000, 2, 1_000),
+    ]
+
+
+def test_standstill_is_told_from_its_first_moment() -> None:
+    """Guards: rates are means of three bins, so the first two seconds of each pause were missing."""
+    samples = [sample(at_ms, 100 * MB - min(at_ms, 5_000) * 1_000, 100 * MB) for at_ms in range(1_000, 13_000, 1_000)]
+    (history,) = histories(span_of(moved(0, "started"), reassigned(0, "started")), samples, [])
+    grid = Grid(0, 1_000, 12)
+    parts = part_facts([history], [], [Step(0, MB)], "m", grid)
+
+    assert {(each.start_ms, each.end_ms) for each in stretches(parts, [history], [], grid)} == {(5_000, 12_000)}
+
+
+def test_broker_is_down_from_when_it_was_last_heard_of() -> None:
+    """Guards: a pause of 20 s was told as one of 11, since the controller waits for 9 before it gives a broker up."""
+    samples = [sample(at_ms, 100 * MB - min(at_ms, 5_000) * 1_000, 100 * MB) for at_ms in range(1_000, 31_000, 1_000)]
+    (history,) = histories(span_of(moved(0, "started"), reassigned(0, "started")), samples, [])
+    grid = Grid(0, 1_000, 30)
+    parts = part_facts([history], [], [Step(0, MB)], "m", grid)
+    states = [
+        BrokerState(
+            ts_ms=14_000, broker=BrokerId(1), subject=BrokerId(3), state="fenced", evidence={"silent_ms": 9_000}
+        ),
+        BrokerState(ts_ms=25_000, broker=BrokerId(1), subject=BrokerId(3), state="unfenced"),
+    ]
+
+    (down,) = [each for each in stretches(parts, [history], states, grid) if "down" in each.sentence]
+    assert down.start_ms <= 5_000
+    assert "broker 3 was down for 19 s" in down.sentence

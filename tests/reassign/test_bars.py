@@ -37,6 +37,16 @@ def test_state_names_who_is_waited_for(row: Row, state: str) -> None:
     assert state_of(row, UP) == state
 
 
+@pytest.mark.parametrize(("silent", "share"), [(5, "    ? %"), (1, " 40.0 %")])
+def test_broker_that_does_not_answer_is_named_and_what_it_has_is_unknown(silent: int, share: str) -> None:
+    """Guards: "0.0 %" and "waiting" of a replica that had everything but the last bytes."""
+    brokers = {**UP, silent: BrokerView(is_alive=True, is_silent=True)}
+    (line,) = lines_of([Row(FOO_0, 5, 1, 4, 10, is_in_sync=False)], brokers, {}, {})
+
+    assert share in line
+    assert line.endswith(f"broker {silent} does not answer")
+
+
 def test_picture_has_a_line_per_replica_and_per_broker() -> None:
     """What is left most comes first; what is too much is counted."""
     rows = [

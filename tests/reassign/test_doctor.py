@@ -81,6 +81,32 @@ def test_dead_leader_comes_first() -> None:
     assert causes(findings) == [(Cause.NO_LEADER, -1), (Cause.THROTTLE_TOO_LOW, 3)]
 
 
+@pytest.mark.parametrize("broker", [1, 3])
+def test_broker_that_does_not_answer_is_named_and_nobody_else(broker: int) -> None:
+    """Source or target: the other side moves nothing, and its disk and its network are not to blame."""
+    brokers = {**UP, broker: BrokerView(is_alive=True, is_silent=True)}
+    nothing = PartView(5e6, 0.0, measured_bytes_per_s=0.0, remaining_bytes=5_000_000, is_progressing=False)
+    other = COPY._replace(key=TopicPartition("foo", 1), leader=2)
+
+    findings = diagnose([COPY], brokers, {SENDING: nothing, RECEIVING: nothing})
+
+    assert causes(findings) == [(Cause.DOES_NOT_ANSWER, broker)]
+    assert sentence(findings[0]) == (
+        f"broker {broker} does not answer. If it is paused or cut off, foo-0 waits for it."
+    )
+    # A copy from elsewhere that receives nothing is suspicious still.
+    both = causes(diagnose([COPY, other], brokers, {RECEIVING: nothing}))
+    assert both == [(Cause.DOES_NOT_ANSWER, broker), *([(Cause.NOT_THE_THROTTLE, 3)] if broker == 1 else [])]
+
+
+def test_broker_that_is_down_leaves_no_blame_for_the_other_side() -> None:
+    """Guards: "broker 1 sends 0 B/s: its disk, its network or the other side is slower", while 3 was down."""
+    brokers = {**UP, 3: BrokerView(is_alive=False)}
+    nothing = PartView(5e6, 0.0, measured_bytes_per_s=0.0, remaining_bytes=5_000_000, is_progressing=False)
+
+    assert causes(diagnose([COPY], brokers, {SENDING: nothing})) == [(Cause.DESTINATION_DOWN, 3)]
+
+
 def test_disk_without_room_for_the_rest_is_named() -> None:
     """And hides the throttle of the same broker, which is not what stops it."""
     brokers = {**UP, 3: BrokerView(is_alive=True, usable_bytes=4_000_000)}

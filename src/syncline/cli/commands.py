@@ -2,11 +2,13 @@
 
 click 8.5 has its own help texts for arguments: it drops the text that typer set,
 and prints a section that typer also prints. This module restores the text and omits
-click's section.
+click's section. Both suggest a command for an unknown one; where click does, typer
+is kept from it.
 """
 
 from typing import Annotated, Any, get_type_hints
 
+import click
 import typer
 
 from syncline import __version__
@@ -88,7 +90,16 @@ def command_line() -> Any:
     """Return the whole command line, ready to be called."""
     command = typer.main.get_command(app)
     _restore_argument_help(command)
+    if hasattr(click.exceptions, "NoSuchCommand"):
+        _suggest_once(command)
     return command
+
+
+def _suggest_once(command: Any) -> None:
+    """Leave suggestions to click, which adds its own to those of typer."""
+    command.suggest_commands = False
+    for sub_command in getattr(command, "commands", {}).values():
+        _suggest_once(sub_command)
 
 
 def _restore_argument_help(command: Any) -> None:

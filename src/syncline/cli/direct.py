@@ -3,6 +3,7 @@
 confluent-kafka knows neither reassignments (45, 46) nor log directories (34, 35), and cannot name the configurations
 of all brokers. Each broker gets one blocking connection when it is first asked. It says which versions it serves, and
 the newest one that both sides know is used. A connection that fails is opened once more, for a broker that restarted.
+Who did not answer in time is given less of it until it answers.
 """
 
 import socket
@@ -25,6 +26,8 @@ _NEWEST: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
+# How long a broker may take that did not answer in time before.
+LATE_AGAIN_S: Final = 1.0
 _OLDEST: Final = {ApiKey.METADATA: 9, ApiKey.DESCRIBE_CONFIGS: 1, ApiKey.DESCRIBE_LOG_DIRS: 1}
 
 
@@ -39,6 +42,7 @@ class Direct:
         self._bootstrap = [_address(each) for each in bootstrap.split(",")]
         self._places: dict[int, tuple[str, int]] = {}
         self._lines: dict[tuple[str, int], _Line] = {}
+        self._late: set[tuple[str, int]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -64,27 +68,36 @@ class Direct:
         servers = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
         raise LocalClusterError(f"no broker answers at {servers} ({problem}). Is the cluster up?")
 
-    def ask_broker(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> Any:
+    def ask_broker(
+        self, broker: int, key: ApiKey, fields: Mapping[str, Any], patience_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
         """Return the answer of one broker. Raises BrokerSilentError, also if nobody knows where it is."""
         place = self._places.get(broker)
         if place is None:
             raise BrokerSilentError(f"broker {broker} is not among the brokers that run")
-        return self._ask(place, key, fields)
+        return self._ask(place, key, fields, LATE_AGAIN_S if place in self._late else patience_s)
 
-    def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any]) -> Any:
+    def _ask(
+        self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], patience_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
         for is_last in (place not in self._lines, True):
             try:
                 line = self._lines.get(place)
                 if line is None:
                     line = self._lines[place] = _Line(place)
-                return line.exchange(key, fields)
+                answer = line.exchange(key, fields, patience_s)
             except (OSError, EOFError) as error:
                 stale = self._lines.pop(place, None)
                 if stale is not None:
                     stale.close()
+                if isinstance(error, TimeoutError):
+                    self._late.add(place)
                 if is_last or isinstance(error, TimeoutError):
                     why = "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
                     raise BrokerSilentError(f"{place[0]}:{place[1]}: {why}") from None
+            else:
+                self._late.discard(place)
+                return answer
         raise AssertionError("the second try is the last one")
 
 
@@ -97,19 +110,19 @@ class _Line:
             self._socket = socket.create_connection(place, CONNECT_TIMEOUT_S)
         except UnicodeError:
             raise OSError("there is no such host") from None
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
         self._correlation_id = 0
         self._served: dict[int, tuple[int, int]] = {}
 
     def close(self) -> None:
         self._socket.close()
 
-    def exchange(self, key: ApiKey, fields: Mapping[str, Any]) -> Any:
+    def exchange(self, key: ApiKey, fields: Mapping[str, Any], patience_s: float) -> Any:
         """Return the answer to a request in the newest version that both sides know. Raises LocalClusterError."""
         from syncline.wire.codec import decode_response, encode_request, request_type
         from syncline.wire.entities import build
         from syncline.wire.errors import DecodeError
 
+        self._socket.settimeout(patience_s)
         version = self._version(key)
         body = encode_request(build(request_type(key, version), fields))
         try:

@@ -1,20 +1,31 @@
-"""Reading the journal as a client: the events since a given time, in order."""
+"""Reading the journal as a client: the events since a given time, in order.
+
+A broker that leads the journal and is paused gets a successor within seconds, so the journal is tried again for as long
+as that may take, each time with the metadata of the moment.
+"""
 
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from syncline.cli.target import client_config, guarded, known_offsets, sentence_of, topic_names
+from syncline.cli.target import client_config, known_offsets, sentence_of, topic_names
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, EventDecodeError, from_json
 from syncline.model.ids import JOURNAL_TOPIC
 
-READ_TIMEOUT_S = 20.0
+# For how long the journal is tried, and how long one try waits for an answer, or for the next records.
+READ_TIMEOUT_S = 25.0
+TRY_S = 5.0
+PAUSE_S = 0.5
 BATCH = 1_000
 # Whether a record is of use, by the first bytes of its value, which show the type of the event, and by its key.
 Wanted: TypeAlias = Callable[[bytes, bytes], bool]
 _SAMPLES = (b'"type":"follower_progress"', b'"type":"acknowledgements"')
 _HEAD_BYTES = 60
+
+
+class JournalSilentError(LocalClusterError):
+    """The journal exists, and cannot be read now."""
 
 
 class Journal(NamedTuple):
@@ -44,7 +55,21 @@ def of_type(head: bytes, *names: str) -> bool:
 
 
 def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_ms: int | None = None) -> Journal:
-    """Return those events from a Unix time up to another one, or to the present end, that are of use."""
+    """Return those events from a Unix time up to another one, or to the present end, that are of use.
+
+    Raises JournalSilentError if its leader answers nothing for as long as an election may take.
+    """
+    deadline_s = time.monotonic() + READ_TIMEOUT_S
+    while True:
+        try:
+            return _try(servers, admin, since_ms, wanted, until_ms)
+        except JournalSilentError:
+            if time.monotonic() + PAUSE_S >= deadline_s:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def _try(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_ms: int | None) -> Journal:
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -60,13 +85,10 @@ def read_events(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_m
     try:
         end = _offset(admin, place, OffsetSpec.latest(), advice)
         asked = [TopicPartition(JOURNAL_TOPIC, 0, max(0, at_ms)) for at_ms in (since_ms, until_ms) if at_ms is not None]
-        found = [
-            guarded("cannot read the journal", lambda each=each: consumer.offsets_for_times([each], READ_TIMEOUT_S))  # type: ignore[misc]
-            for each in asked
-        ]
-        start = found[0][0].offset
-        if until_ms is not None and 0 <= found[1][0].offset < end:
-            end = found[1][0].offset
+        found = [_offset_at(consumer, each, advice) for each in asked]
+        start = found[0]
+        if until_ms is not None and 0 <= found[1] < end:
+            end = found[1]
         if start < 0 or start >= end:
             return Journal([], 0)
         earliest = _offset(admin, place, OffsetSpec.earliest(), advice)
@@ -87,17 +109,30 @@ def _advice(leader: int) -> str:
     )
 
 
+def _offset_at(consumer: Any, place: Any, advice: str) -> int:
+    """Return the first offset whose time is that of `place`, or later; the end if there is none."""
+    from confluent_kafka import KafkaException
+
+    try:
+        (found,) = consumer.offsets_for_times([place], TRY_S)
+    except KafkaException as error:
+        raise JournalSilentError(f"cannot read the journal: {sentence_of(error.args[0])}. {advice}") from None
+    if found.error is not None:
+        raise JournalSilentError(f"cannot read the journal: {sentence_of(found.error)}. {advice}")
+    return int(found.offset)
+
+
 def _offset(admin: Any, place: Any, spec: Any, advice: str) -> int:
     troubles: dict[tuple[str, int], str] = {}
-    found = known_offsets(admin, [place], spec, troubles)
+    found = known_offsets(admin, [place], spec, troubles, timeout_s=TRY_S)
     for why in troubles.values():
-        raise LocalClusterError(f"cannot read the journal: {why}. {advice}")
+        raise JournalSilentError(f"cannot read the journal: {why}. {advice}")
     return found[JOURNAL_TOPIC, 0]
 
 
 def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
     events: list[Event] = []
-    deadline_s = time.monotonic() + READ_TIMEOUT_S
+    deadline_s = time.monotonic() + TRY_S
     at = -1
     while at < end - 1:
         messages = consumer.consume(1, 0.5)
@@ -119,9 +154,7 @@ def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
                 # A client wrote this record; it is not an event.
                 continue
         if messages:
-            deadline_s = time.monotonic() + READ_TIMEOUT_S
+            deadline_s = time.monotonic() + TRY_S
         elif time.monotonic() > deadline_s:
-            raise LocalClusterError(
-                f"cannot read the journal: its end did not come within {READ_TIMEOUT_S:.0f} s. {advice}"
-            )
+            raise JournalSilentError(f"cannot read the journal: nothing came for {TRY_S:.0f} s. {advice}")
     return events

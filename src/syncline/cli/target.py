@@ -181,7 +181,13 @@ def offsets(admin: Any, places: list[Any], spec: Any) -> dict[tuple[str, int], i
 
 
 def known_offsets(
-    admin: Any, places: list[Any], spec: Any, troubles: dict[tuple[str, int], str], **more: Any
+    admin: Any,
+    places: list[Any],
+    spec: Any,
+    troubles: dict[tuple[str, int], str],
+    *,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    **more: Any,
 ) -> dict[tuple[str, int], int]:
     """Return each partition's offset for `spec` where it is told; `troubles` gets the reasons of the others."""
     from confluent_kafka import KafkaException
@@ -191,16 +197,14 @@ def known_offsets(
         return {}
     found = {}
     wanted = dict.fromkeys(asked, spec)
-    futures = guarded(
-        "cannot read offsets", lambda: admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S, **more)
-    )
+    futures = guarded("cannot read offsets", lambda: admin.list_offsets(wanted, request_timeout=timeout_s, **more))
     for place, future in futures.items():
         try:
-            found[place.topic, place.partition] = future.result(REQUEST_TIMEOUT_S).offset
+            found[place.topic, place.partition] = future.result(timeout_s).offset
         except KafkaException as error:
             troubles[place.topic, place.partition] = sentence_of(error.args[0])
         except TimeoutError:
-            troubles[place.topic, place.partition] = f"no answer within {REQUEST_TIMEOUT_S:.0f} s"
+            troubles[place.topic, place.partition] = f"no answer within {timeout_s:.0f} s"
     return found
 
 

@@ -102,8 +102,10 @@ def run(arguments: Sequence[str]) -> None:
         from syncline.local.detached import run_detached
 
         interruptible()
-        _announce(run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr)), as_json=options.json)
-        return
+        running = run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr))
+        _announce(running, as_json=options.json)
+        # The others serve, but who asked for a cluster has not got all of it.
+        raise SystemExit(1 if running.failures else 0)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
     def announce(running: RunningCluster) -> None:

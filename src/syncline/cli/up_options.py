@@ -87,7 +87,10 @@ def _parser() -> "argparse.ArgumentParser":
     )
     parser.add_argument("--profile", metavar="NAME", help=f"a set of configurations: {', '.join(PROFILES)}")
     parser.add_argument(
-        "--detach", "-d", action="store_true", help="return once the cluster is up; stop it with `down`"
+        "--detach",
+        "-d",
+        action="store_true",
+        help="return once the cluster is up, with 1 if a broker is not; stop it with `down`",
     )
     parser.add_argument(
         "--ready-file",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.isr import ASK_S, ask
-from syncline.cli.journal_reader import read_journal
+from syncline.cli.journal_reader import Journal, JournalSilentError, read_journal
 from syncline.cli.screen import say
 from syncline.cli.target import (
     BootstrapOption,
@@ -57,7 +57,8 @@ def why(
     """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks were held.
 
     Each finding names its cause, the evidence for it, and what else was unusual. A cause that no broker reported is
-    called unknown.
+    called unknown. If the journal cannot be read, only what brokers have not written to it yet is told, and the exit
+    code is 1.
     """
     topic, partition = parse_place(place)
     now_ms = time.time_ns() // 1_000_000
@@ -79,7 +80,14 @@ def why(
         )
     # In this order: an event that is written in between is read twice, but counts once.
     present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
-    journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
+    missing = None
+    try:
+        journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
+    except JournalSilentError as error:
+        if bootstrap is not None:
+            # Nothing else tells what happened.
+            raise
+        journal, missing = Journal([], 0), str(error)
     diagnosis = diagnose(
         [*journal.events, *unwritten],
         topic,
@@ -92,18 +100,27 @@ def why(
         replicas=now.replicas,
     )
     if as_json:
-        print(json.dumps({**as_fields(diagnosis), "present": present}, default=str))
+        fields = as_fields(diagnosis)
+        if missing is not None and not diagnosis.findings:
+            fields["words"] = []
+        print(json.dumps({**fields, "present": present, "missing": missing}, default=str))
+        if missing is not None:
+            raise typer.Exit(1)
         return
     leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
     say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
     say(*_moves(present), *_lags(present))
     show_time = time_of_day if now_ms - diagnosis.since_ms < DAY_MS else date_and_time
-    paragraphs = tell(diagnosis, show_time)
+    # Without the journal, nobody knows that nothing happened.
+    paragraphs = tell(diagnosis, show_time) if missing is None or diagnosis.findings else []
     left_out = len(paragraphs) - PARAGRAPHS_MAX
     if left_out > 0:
         say("", f"{counted(left_out, 'earlier finding')} left out: use a shorter --since, or --json for all.")
     for paragraph in paragraphs[max(0, left_out) :]:
         say("", paragraph)
+    if missing is not None:
+        told = "Told is only what brokers have not written to it yet." if paragraphs else "No broker has anything else."
+        raise LocalClusterError(f"{missing} {told}")
 
 
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:

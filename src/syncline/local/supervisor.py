@@ -53,6 +53,8 @@ RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran for this long before it died is restarted without delay.
 STABLE_AFTER_S = 10.0
+# A broker whose processes were killed so often before the cluster was up is waited for no longer.
+KILLED_MAX = 3
 # Log a start that takes longer: recovery of large logs takes time.
 PATIENCE_S = 5.0
 SERVING = b"\x01"
@@ -98,6 +100,8 @@ class Child:
     failure: str = ""
     # Why it could not start while the cluster came up, kept for its next processes until one serves.
     start_failure: str = ""
+    # How often a signal ended its process while the cluster came up.
+    killed_count: int = 0
 
 
 class Supervisor:
@@ -230,6 +234,7 @@ class Supervisor:
             ready=ready,
             restart_delay_s=previous.restart_delay_s if previous else RESTART_DELAY_S,
             start_failure=previous.start_failure if previous else "",
+            killed_count=previous.killed_count if previous else 0,
         )
 
     def _child_main(
@@ -396,6 +401,11 @@ class Supervisor:
             return
         log.warning("broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason)
         self._start_again_later(child)
+        if not self._announced:
+            child.killed_count += 1
+            if child.killed_count >= KILLED_MAX:
+                child.start_failure = f"{reason} ended it {child.killed_count} times"
+                self._announce_if_settled()
 
     def _could_not_start(self, child: Child, exit_code: int, why: str) -> None:
         """Go on without a broker whose directory is bad, unless none is left; any other failure concerns them all."""

@@ -4,15 +4,21 @@ Leaders sample how far each follower is behind and what clients add (`follower_p
 between two samples is what it lacked before, and what was added, without what it lacks now. The sum over the copies of
 a broker is what it received, or sent, for the move: bytes of records, without the overhead of answers.
 
+Where the leader changes, the old one may have been paused or gone before: it took no samples then, and sent nothing. A
+new leader does not know what a follower has before the follower's first fetch, and a deposed leader that wakes up tells
+once more what it last knew; such samples are left out, or what came long ago would seem to come at once.
+
 Units: bytes; Unix milliseconds.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from syncline.model.events import FollowerProgress, IsrChange, Reassignment
-from syncline.model.ids import TopicPartition
+from syncline.model.events import Election, FollowerProgress, IsrChange, Reassignment
+from syncline.model.ids import NONE, TopicPartition
 from syncline.move_report.facts import Copied, Copy, Ending
 from syncline.move_report.moves import MoveSpan, key_of
 
@@ -42,7 +48,12 @@ class History(NamedTuple):
     received: tuple[Received, ...]
 
 
-def histories(span: MoveSpan, progress: Iterable[FollowerProgress], joins: Iterable[IsrChange]) -> tuple[History, ...]:
+def histories(
+    span: MoveSpan,
+    progress: Iterable[FollowerProgress],
+    joins: Iterable[IsrChange],
+    elections: Iterable[Election] = (),
+) -> tuple[History, ...]:
     """Return the copies of a move, sorted by partition and destination."""
     samples: dict[tuple[TopicPartition, int], list[FollowerProgress]] = {}
     for sample in progress:
@@ -51,6 +62,11 @@ def histories(span: MoveSpan, progress: Iterable[FollowerProgress], joins: Itera
     for join in joins:
         if join.outcome == "committed":
             committed.setdefault(TopicPartition(join.topic, join.partition), []).append(join)
+    led_from: dict[TopicPartition, dict[int, int]] = {}
+    for election in elections:
+        led_from.setdefault(TopicPartition(election.topic, election.partition), {}).setdefault(
+            election.leader_epoch, election.ts_ms
+        )
     events_of: dict[TopicPartition, list[Reassignment]] = {}
     for event in span.reassignments:
         events_of.setdefault(key_of(event), []).append(event)
@@ -61,7 +77,8 @@ def histories(span: MoveSpan, progress: Iterable[FollowerProgress], joins: Itera
             {broker for event in events if event.move == span.move_id for broker in event.adding}
         ):
             mine = sorted(samples.get((key, destination), ()), key=lambda each: each.ts_ms)
-            found.append(_history(span, key, destination, events, mine, committed.get(key, ())))
+            isr_changes, led_from_ms = committed.get(key, ()), led_from.get(key, {})
+            found.append(_history(span, key, destination, events, mine, isr_changes, led_from_ms))
     return tuple(found)
 
 
@@ -83,6 +100,7 @@ def _history(
     events: Sequence[Reassignment],
     samples: Sequence[FollowerProgress],
     joins: Sequence[IsrChange],
+    led_from_ms: Mapping[int, int],
 ) -> History:
     started_ms = next(event.ts_ms for event in events if destination in event.adding)
     ended = next((e for e in events if e.ts_ms >= started_ms and not _adds(span, e, destination)), None)
@@ -101,7 +119,8 @@ def _history(
         # It joined with the decision that completed the reassignment.
         joined_ms = ended.ts_ms
     until_ms = joined_ms if joined_ms is not None else None if ended is None else ended.ts_ms
-    received = tuple(_received(started_ms, until_ms, samples))
+    samples = _known(started_ms, samples)
+    received = tuple(_received(started_ms, until_ms, samples, led_from_ms))
     if received and joined_ms is not None and received[-1].at_ms < joined_ms:
         received = (*received[:-1], *_last(received[-1], joined_ms, span))
     ended_ms = None if ended is None else ended.ts_ms
@@ -114,9 +133,32 @@ def _adds(span: MoveSpan, event: Reassignment, destination: int) -> bool:
     return event.move == span.move_id and event.phase in {"started", "changed"} and destination in event.adding
 
 
-def _received(started_ms: int, until_ms: int | None, samples: Sequence[FollowerProgress]) -> Iterable[Received]:
+def _known(started_ms: int, samples: Sequence[FollowerProgress]) -> list[FollowerProgress]:
+    """Return the samples of a copy without those of leaders that did not know what the follower has.
+
+    If it has not fetched from its last leader yet, it still has what it had.
+    """
+    found: list[FollowerProgress] = []
+    unknown: FollowerProgress | None = None
+    for sample in samples:
+        before = found[-1] if found else None
+        if before is not None and before.ts_ms > started_ms:
+            if sample.leader_epoch < before.leader_epoch:
+                continue
+            if sample.leader_epoch > before.leader_epoch and sample.follower_log_end == NONE:
+                unknown = replace(sample, lag_bytes=before.lag_bytes)
+                continue
+        unknown = None
+        found.append(sample)
+    return found if unknown is None else [*found, unknown]
+
+
+def _received(
+    started_ms: int, until_ms: int | None, samples: Sequence[FollowerProgress], led_from_ms: Mapping[int, int]
+) -> Iterable[Received]:
     """Yield what the copy got between samples; what it got after it was in sync is no longer the move's."""
     before: FollowerProgress | None = None
+    best_per_ms = 0.0
     for sample in samples:
         if sample.ts_ms <= started_ms:
             # Another request was adding the replica already.
@@ -128,17 +170,52 @@ def _received(started_ms: int, until_ms: int | None, samples: Sequence[FollowerP
                 copied = max(sample.log_bytes - max(sample.inflow_bytes, 0), 0)
                 yield Received(started_ms, until_ms, int(sample.broker), copied, 0, 0)
             return
+        if before is not None and before.leader_epoch != sample.leader_epoch:
+            yield from _over_change(before, max(before.ts_ms, started_ms), sample, led_from_ms, best_per_ms)
+            before = sample
+            continue
         added = max(sample.inflow_bytes, 0)
         if before is None:
             start_ms, copied = started_ms, max(sample.log_bytes - sample.lag_bytes, 0) if sample.log_bytes >= 0 else 0
-        elif before.leader_epoch != sample.leader_epoch:
-            # The new leader does not know what was added before its first sample.
-            start_ms, copied = max(before.ts_ms, started_ms), max(before.lag_bytes - sample.lag_bytes, 0)
         else:
             start_ms, copied = max(before.ts_ms, started_ms), max(before.lag_bytes + added - sample.lag_bytes, 0)
         if sample.ts_ms > start_ms:
+            best_per_ms = max(best_per_ms, copied / (sample.ts_ms - start_ms))
             yield Received(start_ms, sample.ts_ms, int(sample.broker), copied, added, max(sample.lag_bytes, 0))
         before = sample
+
+
+def _over_change(
+    before: FollowerProgress,
+    start_ms: int,
+    sample: FollowerProgress,
+    led_from_ms: Mapping[int, int],
+    best_per_ms: float,
+) -> Iterable[Received]:
+    """Yield what came from the last sample of one leader to the first one of the next, each part at its leader.
+
+    The old leader sent for as long as one interval, since it would have taken the next sample then, or longer if what
+    came took longer at the best rate before; then nobody sent. What was added meanwhile no leader knows.
+    """
+    if sample.ts_ms <= start_ms:
+        return
+    copied = max(before.lag_bytes - sample.lag_bytes, 0)
+    changed_ms = min(max(led_from_ms.get(sample.leader_epoch, start_ms), start_ms), sample.ts_ms)
+    new_ms = sample.ts_ms - changed_ms
+    longest_ms = changed_ms - start_ms
+    if before.interval_ms == NONE or not best_per_ms:
+        old_ms = longest_ms
+    else:
+        old_ms = min(max(before.interval_ms, math.ceil(copied / best_per_ms) - new_ms), longest_ms)
+    by_new = copied * new_ms // (old_ms + new_ms)
+    old, stopped_ms = int(before.broker), start_ms + old_ms
+    lag_bytes = max(sample.lag_bytes, 0)
+    if old_ms:
+        yield Received(start_ms, stopped_ms, old, copied - by_new, 0, lag_bytes + by_new)
+    if stopped_ms < changed_ms:
+        yield Received(stopped_ms, changed_ms, old, 0, 0, lag_bytes + by_new)
+    if new_ms:
+        yield Received(changed_ms, sample.ts_ms, int(sample.broker), by_new, 0, lag_bytes)
 
 
 def _last(before: Received, joined_ms: int, span: MoveSpan) -> Iterable[Received]:
@@ -162,11 +239,15 @@ def _progress(
         return
     sizes = {each.ts_ms: each.log_bytes for each in samples}
     done_bytes = 0
-    rows = []
+    rows: list[Copied] = []
     for each in received:
         done_bytes += each.copied_bytes
-        size_bytes = sizes.get(each.at_ms, -1)
-        done = size_bytes - each.lag_bytes if size_bytes >= each.lag_bytes else done_bytes
+        if each.at_ms not in sizes and rows:
+            # Nobody took a sample then.
+            done = rows[-1].total_bytes + each.added_bytes - each.lag_bytes
+        else:
+            size_bytes = sizes.get(each.at_ms, -1)
+            done = size_bytes - each.lag_bytes if size_bytes >= each.lag_bytes else done_bytes
         rows.append(Copied(each.at_ms, done, done + each.lag_bytes))
     first = received[0]
     had_bytes = max(rows[0].done_bytes - first.copied_bytes, 0)

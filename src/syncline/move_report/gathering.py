@@ -73,7 +73,7 @@ def facts_of(span: MoveSpan, events: Iterable[Event], now_ms: int) -> Facts:
     """Return the facts of a move; `events` are those of its window, of its partitions and brokers at least."""
     sorted_events = _sorted(events, set(span.keys))
     start_ms, end_ms = _shown(span, sorted_events, now_ms)
-    copies = histories(span, sorted_events.progress, sorted_events.joins)
+    copies = histories(span, sorted_events.progress, sorted_events.joins, sorted_events.elections)
     bin_ms = _bin_ms(end_ms - start_ms, usual_interval_ms([each.received for each in copies]))
     # A bin begins with the move, as its throttle does.
     start_ms = span.started_ms + (start_ms - span.started_ms) // bin_ms * bin_ms

@@ -1,7 +1,8 @@
 """What held a move back, moment by moment: the doctor of `syncline reassign status`, asked afterwards.
 
 It gets for each bin what `status` measures live: what is left, what keeping up takes, the throttle, and which brokers
-are alive. Bins with one finding in a row are a stretch; a finding of a single bin may be noise, and is left out.
+are alive. Bins with one finding in a row are a stretch; a finding of a single bin may be noise, and is left out. A
+broker was down from when the controller last heard of it, and not only from when it was given up.
 
 Units: Unix milliseconds, bytes, bytes per second.
 """
@@ -16,7 +17,8 @@ from syncline.model.ids import NONE
 from syncline.move_report.bins import Grid
 from syncline.move_report.copies import History
 from syncline.move_report.facts import PartFacts, Stretch
-from syncline.reassign.doctor import BrokerView, Copy, Finding, PartView, diagnose, sentence
+from syncline.reassign.doctor import BrokerView, Cause, Copy, Finding, PartView, diagnose, sentence
+from syncline.reassign.formulas import Part
 
 _BINS_MIN: Final = 2
 # Rates are means of so many bins, as traffic comes in waves.
@@ -37,7 +39,13 @@ def stretches(
         brokers = _brokers(parts, copies, states, end_ms)
         for finding in diagnose(unfinished, brokers, views, measured_s=_MEAN_OF * grid.bin_ms / 1_000):
             by_name.setdefault((finding.cause, finding.broker, finding.role, finding.keys), []).append((index, finding))
-    found = [_stretch(run, grid) for findings in by_name.values() for run in _runs(findings) if len(run) >= _BINS_MIN]
+    by_part = {each.part: each for each in parts}
+    found = [
+        _stretch(run, _first_bin(run, by_part), grid)
+        for findings in by_name.values()
+        for run in _runs(findings)
+        if len(run) >= _BINS_MIN
+    ]
     return tuple(sorted(found, key=lambda each: (each.start_ms, each.end_ms, each.sentence)))
 
 
@@ -74,14 +82,15 @@ def _unfinished(copies: Iterable[History], at_ms: int) -> list[Copy]:
 def _brokers(
     parts: Iterable[PartFacts], copies: Iterable[History], states: Iterable[BrokerState], at_ms: int
 ) -> Mapping[int, BrokerView]:
-    """Return which brokers are alive: all whose last state says nothing else."""
+    """Return which brokers are alive: all whose last state, and the silence before the next one, say nothing else."""
     down_since_ms: dict[int, int] = {}
     for state in states:
-        if state.ts_ms <= at_ms:
-            if state.state in _DEAD:
-                down_since_ms.setdefault(int(state.subject), state.ts_ms)
-            elif state.state == "unfenced":
-                down_since_ms.pop(int(state.subject), None)
+        if state.state in _DEAD:
+            since_ms = state.ts_ms - _silent_ms(state)
+            if since_ms <= at_ms:
+                down_since_ms.setdefault(int(state.subject), since_ms)
+        elif state.state == "unfenced" and state.ts_ms <= at_ms:
+            down_since_ms.pop(int(state.subject), None)
     named = {each.part.broker for each in parts} | {history.copy.destination for history in copies}
     return {
         broker: BrokerView(is_alive=False, silent_s=(at_ms - down_since_ms[broker]) / 1_000)
@@ -89,6 +98,12 @@ def _brokers(
         else BrokerView(is_alive=True)
         for broker in named
     }
+
+
+def _silent_ms(state: BrokerState) -> int:
+    """Return for how long the controller had not heard of a broker when it gave it up; 0 if it does not say."""
+    silent_ms = state.evidence.get("silent_ms")
+    return silent_ms if isinstance(silent_ms, int) else 0
 
 
 def _runs(findings: Sequence[tuple[int, Finding]]) -> list[list[tuple[int, Finding]]]:
@@ -101,14 +116,25 @@ def _runs(findings: Sequence[tuple[int, Finding]]) -> list[list[tuple[int, Findi
     return runs
 
 
-def _stretch(run: Sequence[tuple[int, Finding]], grid: Grid) -> Stretch:
+def _first_bin(run: Sequence[tuple[int, Finding]], parts: Mapping[Part, PartFacts]) -> int:
+    """Return where a stretch begins: a mean finds a standstill only when its last bin stands still as well."""
+    first, finding = run[0]
+    if finding.cause is not Cause.NOT_THE_THROTTLE or finding.role is None:
+        return first
+    part, found = parts[Part(finding.broker, finding.role)], first
+    while found > max(0, first + 1 - _MEAN_OF) and part.is_copying[found - 1] and part.rates[found - 1] <= finding.has:
+        found -= 1
+    return found
+
+
+def _stretch(run: Sequence[tuple[int, Finding]], first: int, grid: Grid) -> Stretch:
     """Return a stretch; its numbers are the means of its bins."""
     findings = [finding for _, finding in run]
     mean = findings[0]._replace(
         has=max(each.has for each in findings) if _is_silence(findings) else _mean(each.has for each in findings),
         needs=_mean(each.needs for each in findings),
     )
-    begin_ms, end_ms = grid.start_ms + run[0][0] * grid.bin_ms, grid.start_ms + (run[-1][0] + 1) * grid.bin_ms
+    begin_ms, end_ms = grid.start_ms + first * grid.bin_ms, grid.start_ms + (run[-1][0] + 1) * grid.bin_ms
     return Stretch(
         begin_ms, end_ms, None if mean.broker == NONE else mean.broker, mean.role, sentence(mean, is_over=True)
     )

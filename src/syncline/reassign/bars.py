@@ -30,9 +30,17 @@ def state_of(row: Row, brokers: Mapping[int, BrokerView]) -> str:
         return f"broker {row.destination} is down"
     if row.leader not in brokers or not brokers[row.leader].is_alive:
         return "no leader"
+    for broker in (row.destination, row.leader):
+        if brokers[broker].is_silent:
+            return f"broker {broker} does not answer"
     if row.done_bytes == 0 and row.total_bytes > 0:
         return "waiting"
     return "copying" if row.remaining_bytes else "joining"
+
+
+def is_known(row: Row, brokers: Mapping[int, BrokerView]) -> bool:
+    """Return whether anybody says what a new replica has; once it is in sync, that is everything."""
+    return row.is_in_sync or (row.destination in brokers and brokers[row.destination].answers)
 
 
 def lines_of(
@@ -52,8 +60,9 @@ def lines_of(
         name = f"{row.key} -> {row.destination}".ljust(name_width)
         done = row.total_bytes if row.is_in_sync else min(row.done_bytes, row.total_bytes)
         share = 100.0 if row.total_bytes <= 0 else 100 * done / row.total_bytes
+        told = f"{share:5.1f}" if is_known(row, brokers) else f"{'?':>5}"
         lines.append(
-            f"{name} |{bar(done, row.total_bytes)}| {share:5.1f} % of {size_words(row.total_bytes):>7}  "
+            f"{name} |{bar(done, row.total_bytes)}| {told} % of {size_words(row.total_bytes):>7}  "
             f"{state_of(row, brokers)}"
         )
     if len(ordered) > rows_max:

@@ -15,7 +15,8 @@ from syncline.reassign.move_map import Running
 class BrokerState(NamedTuple):
     """A broker that runs: where it is, the room on its disk, -1 if it does not say, and its log directories.
 
-    And for how long it has received and sent nothing for moves, None if it does not say.
+    And for how long it has received and sent nothing for moves, None if it does not say; and whether it was asked for
+    sizes and did not answer, so that nobody knows what it has.
     """
 
     host: str
@@ -25,6 +26,7 @@ class BrokerState(NamedTuple):
     directories: tuple[str, ...] = ()
     nothing_received_s: float | None = None
     nothing_sent_s: float | None = None
+    is_silent: bool = False
 
 
 class PartitionState(NamedTuple):

@@ -1,8 +1,9 @@
 """Why a move does not progress: findings, each with the number that proves it.
 
 Causes are looked for in this order, since one hides those after it: nobody serves the partition; nobody receives it;
-there is no room; the throttle is below what keeping up takes, be it for new replicas or for in-sync followers that
-KIP-73 counts, too; and if what is copied is far below the throttle, the throttle is not the cause.
+one of the two does not answer; there is no room; the throttle is below what keeping up takes, be it for new replicas or
+for in-sync followers that KIP-73 counts, too; and if what is copied is far below the throttle, the throttle is not the
+cause.
 Units: bytes, bytes per second, seconds.
 """
 
@@ -30,6 +31,7 @@ class Cause(StrEnum):
 
     NO_LEADER = "no-leader"
     DESTINATION_DOWN = "destination-down"
+    DOES_NOT_ANSWER = "does-not-answer"
     NO_ROOM = "no-room"
     THROTTLE_TOO_LOW = "throttle-too-low"
     STARVED_BY_IN_SYNC = "starved-by-in-sync"
@@ -47,11 +49,17 @@ class Copy(NamedTuple):
 
 
 class BrokerView(NamedTuple):
-    """What is known of a broker; -1 bytes is unknown."""
+    """What is known of a broker; -1 bytes is unknown. One that is silent seems to run, and does not answer."""
 
     is_alive: bool
     usable_bytes: int = -1
     silent_s: float | None = None
+    is_silent: bool = False
+
+    @property
+    def answers(self) -> bool:
+        """Return whether it says what it has."""
+        return self.is_alive and not self.is_silent
 
 
 class PartView(NamedTuple):
@@ -102,16 +110,34 @@ def diagnose(
         Finding(Cause.DESTINATION_DOWN, broker, has=_silence(brokers, broker), keys=keys)
         for broker, keys in down.items()
     ]
+    silent = _grouped(
+        (broker, copy.key)
+        for copy in copies
+        for broker in (copy.leader, copy.destination)
+        if broker in brokers and brokers[broker].is_silent
+    )
+    findings += [Finding(Cause.DOES_NOT_ANSWER, broker, keys=keys) for broker, keys in silent.items()]
     findings += _without_room(unfinished, brokers)
     explained = {finding.broker for finding in findings}
+    waiting = waiting_parts(unfinished, brokers)
     for part, view in parts.items():
         if view.remaining_bytes > 0 and part.broker not in explained:
-            is_sure = is_proved(view, measured_s)
+            is_sure = is_proved(view, measured_s) and part not in waiting
             findings += [
                 each for each in _of_throttle(part, view) if is_sure or each.cause is not Cause.NOT_THE_THROTTLE
             ]
     order = list(Cause)
     return sorted(findings, key=lambda each: (order.index(each.cause), each.broker, each.role or ""))
+
+
+def waiting_parts(copies: Iterable[Copy], brokers: Mapping[int, BrokerView]) -> set[Part]:
+    """Return the parts all of whose copies wait for a broker that is down or silent: their rates say nothing."""
+    waiting: dict[Part, bool] = {}
+    for copy in copies:
+        waits = not all(each in brokers and brokers[each].answers for each in (copy.leader, copy.destination))
+        for part in (Part(copy.leader, Role.SENDING), Part(copy.destination, Role.RECEIVING)):
+            waiting[part] = waiting.get(part, True) and waits
+    return {part for part, waits in waiting.items() if waits}
 
 
 def is_proved(view: PartView, measured_s: float) -> bool:
@@ -144,6 +170,11 @@ def sentence(finding: Finding, *, is_over: bool = False) -> str:
             down = "is down" if math.isinf(finding.has) else f"has been down for {span_words(finding.has)}"
             wait = "waits" if len(finding.keys) == 1 else "wait"
             return f"broker {broker} {down}, and {_listed(finding.keys)} {wait} for it."
+        case Cause.DOES_NOT_ANSWER:
+            wait = "waits" if len(finding.keys) == 1 else "wait"
+            return (
+                f"broker {broker} does not answer. If it is paused or cut off, {_listed(finding.keys)} {wait} for it."
+            )
         case Cause.NO_ROOM:
             return (
                 f"broker {broker} has room for {size_words(finding.has)}, and {size_words(finding.needs)} are to come."

@@ -119,7 +119,11 @@ def copies_of(moving: Iterable[Row]) -> list[Copy]:
 def broker_views(state: ClusterState, brokers: Iterable[int]) -> dict[int, BrokerView]:
     """Return what is known of these brokers: those that are not in the state are down."""
     return {
-        broker: BrokerView(is_alive=True, usable_bytes=state.brokers[broker].usable_bytes)
+        broker: BrokerView(
+            is_alive=True,
+            usable_bytes=state.brokers[broker].usable_bytes,
+            is_silent=state.brokers[broker].is_silent,
+        )
         if broker in state.brokers
         else BrokerView(is_alive=False)
         for broker in brokers

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from syncline.cli.cluster_configs import BROKER
 from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
+from syncline.cli.target import REQUEST_TIMEOUT_S
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, TopicPartition
@@ -22,11 +23,17 @@ _AGAIN_S: Final = 0.1
 
 
 def read_cluster(
-    cluster: Direct, topics: Collection[str] | None = None, *, with_sizes: bool = False, only_moving: bool = False
+    cluster: Direct,
+    topics: Collection[str] | None = None,
+    *,
+    with_sizes: bool = False,
+    only_moving: bool = False,
+    patience_s: float = REQUEST_TIMEOUT_S,
 ) -> ClusterState:
     """Return the state of a cluster: of all topics, of these alone, or of those that move; unknown ones are missing.
 
-    Sizes take a request to every broker; one that does not answer has none. Raises LocalClusterError.
+    Sizes take a request to every broker; one that does not answer within `patience_s` has none, and is silent. Raises
+    LocalClusterError.
     """
     # Moves first: one that ends between the two answers still runs here. The other way round it would have ended
     # elsewhere. That may also seem so because the controller says what moves, and any broker what it has applied.
@@ -61,7 +68,7 @@ def read_cluster(
         moves=moves,
         move_of=move_of,
     )
-    return _with_sizes(cluster, state) if with_sizes else state
+    return _with_sizes(cluster, state, patience_s) if with_sizes else state
 
 
 def read_ended(cluster: Direct, targets: Sequence[Target], *, with_sizes: bool = False) -> ClusterState:
@@ -141,7 +148,7 @@ def _owns_throttles(cluster: Direct, brokers: Iterable[int]) -> bool:
     return False
 
 
-def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
+def _with_sizes(cluster: Direct, state: ClusterState, patience_s: float) -> ClusterState:
     topics: dict[str, list[int]] = {}
     for key in state.partitions:
         topics.setdefault(key.topic, []).append(key.partition)
@@ -152,8 +159,9 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
     failed = set()
     for broker, known in state.brokers.items():
         try:
-            answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, fields)
+            answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, fields, patience_s)
         except BrokerSilentError:
+            brokers[broker] = known._replace(is_silent=True)
             continue
         usable_bytes = -1
         directories = []

@@ -21,9 +21,9 @@ from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
 from syncline.reassign.amounts import parse_capacity, parse_percent, parse_span_s, quoted, rate_words
-from syncline.reassign.bars import lines_of, state_of
+from syncline.reassign.bars import is_known, lines_of, state_of
 from syncline.reassign.cluster_state import ClusterState, MoveState
-from syncline.reassign.doctor import Finding, PartView, diagnose, sentence, without_chance
+from syncline.reassign.doctor import BrokerView, Finding, PartView, diagnose, sentence, waiting_parts, without_chance
 from syncline.reassign.eta import Ends
 from syncline.reassign.formulas import Load, Part, Role
 from syncline.reassign.growth import Growth
@@ -45,6 +45,8 @@ LOOK_S: Final = 1.0
 WATCH_S: Final = 1.0
 # Over how long rates are measured while somebody watches.
 RATE_S: Final = 5.0
+# How long each broker may take to say what it has.
+SIZES_S: Final = 5.0
 
 
 class _Look(NamedTuple):
@@ -65,7 +67,9 @@ class _Watch:
         self._looks: deque[_Look] = deque()
         self.rows: list[Row] = []
         self.views: dict[Part, PartView] = {}
+        self.brokers: dict[int, BrokerView] = {}
         self.findings: list[Finding] = []
+        self._waiting: set[Part] = set()
 
     @property
     def state(self) -> ClusterState:
@@ -81,7 +85,7 @@ class _Watch:
 
     def look(self) -> None:
         """Look once more, and compare with the looks before."""
-        state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
+        state = read_cluster(self._cluster, only_moving=True, with_sizes=True, patience_s=SIZES_S)
         topics = {key.topic for key in state.running}
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
         throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
@@ -98,8 +102,22 @@ class _Watch:
         ends = self._looks[-1].ends if self._looks else Ends(is_steady=state.owns_throttles)
         self._looks.append(_Look(state, parts, ends.seen(state.at_ms, parts, quotas)))
         involved = {broker for row in self.rows for broker in (row.leader, row.destination) if broker != NONE}
-        self.findings = diagnose(copies_of(self.rows), broker_views(state, involved), views, measured_s=span_s)
-        self.views = {part: without_chance(view, span_s) for part, view in views.items()}
+        self.brokers = broker_views(state, involved)
+        self.findings = diagnose(copies_of(self.rows), self.brokers, views, measured_s=span_s)
+        self._waiting = waiting_parts(copies_of(self.rows), self.brokers)
+        self.views = {
+            part: view._replace(measured_bytes_per_s=None) if part in self._waiting else without_chance(view, span_s)
+            for part, view in views.items()
+        }
+
+    def left_of_parts(self) -> dict[Part, float | None]:
+        """Return the seconds left of each part; None also where it waits for a broker that is down or silent."""
+        return {part: None if part in self._waiting else left for part, left in self.ends.left_of(self.views).items()}
+
+    @property
+    def left_s(self) -> float | None:
+        """Return the seconds until all has ended; None if that is unknown."""
+        return None if self._waiting else self.ends.left_s
 
     def _comparable(self, state: ClusterState, parts: Mapping[Part, Load]) -> _Look | None:
         """Return the first look of the last `RATE_S` that knew all that moves now, as what begins later is no loss."""
@@ -252,25 +270,23 @@ def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
         limit = "no throttle" if move.throttle_bytes_per_s == NONE else rate_words(move.throttle_bytes_per_s)
         goal = {"deadline": ", adapted to a deadline", "impact": f", adapted to clients ({move.impact_percent} %)"}
         say(f"move {move.move_id}{f' ({move.name})' if move.name else ''}: {limit}{goal.get(move.control, '')}")
-    brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
-    say(*lines_of(seen.rows, brokers, seen.views, seen.ends.left_of(seen.views)))
+    say(*lines_of(seen.rows, seen.brokers, seen.views, seen.left_of_parts()))
     say(*map(sentence, seen.findings))
     print(end="", flush=True)
 
 
 def _facts(seen: _Watch) -> dict[str, Any]:
     state = seen.state
-    brokers = broker_views(state, {broker for row in seen.rows for broker in (row.leader, row.destination)})
-    ends = seen.ends.left_of(seen.views)
+    ends = seen.left_of_parts()
     return {
         "replicas": [
             {
                 "topic": row.key.topic,
                 "partition": row.key.partition,
                 "destination": row.destination,
-                "done_bytes": row.done_bytes,
+                "done_bytes": row.done_bytes if is_known(row, seen.brokers) else None,
                 "total_bytes": row.total_bytes,
-                "state": state_of(row, brokers),
+                "state": state_of(row, seen.brokers),
                 "move": state.move_of.get(row.key) or None,
             }
             for row in seen.rows
@@ -287,6 +303,6 @@ def _facts(seen: _Watch) -> dict[str, Any]:
             for part, view in seen.views.items()
         ],
         "moves": [move._asdict() for move in state.moves.values()],
-        "eta_s": seen.ends.left_s,
+        "eta_s": seen.left_s,
         "findings": [{"cause": finding.cause.value, "sentence": sentence(finding)} for finding in seen.findings],
     }

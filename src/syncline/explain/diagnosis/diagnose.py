@@ -42,15 +42,20 @@ def diagnose(
 ) -> Diagnosis:
     """Return what happened to a partition between two times, and why; `replica` selects the findings of one broker.
 
-    Events from before `since_ms` serve as context. `leader` and `replicas` are the current ones, if known.
+    Events from before `since_ms` serve as context; what was over before the partition was created does not. `leader`
+    and `replicas` are the current ones, if known.
     """
     history = History(events, topic, partition)
+    created = (each.ts_ms for each in history.elections if _is_creation(each) and since_ms <= each.ts_ms <= until_ms)
+    created_ms = next(created, None)
     conditions = conditions_of(history)
+    if created_ms is not None and not history.has_before(created_ms):
+        # What was over before the partition existed did nothing to it.
+        conditions = [each for each in conditions if each.end_ms >= created_ms]
     effects = _Effects(history, conditions, leader, tuple(replicas) or history.replicas())
     findings = [
         each for each in effects.findings(since_ms, until_ms) if replica is None or _concerns_broker(each, replica)
     ]
-    created = (each.ts_ms for each in history.elections if _is_creation(each) and since_ms <= each.ts_ms <= until_ms)
     return Diagnosis(
         topic,
         partition,
@@ -60,7 +65,7 @@ def diagnose(
         findings,
         main_finding(findings),
         [each for each in conditions if each.touches(since_ms, until_ms)],
-        next(created, None),
+        created_ms,
     )
 
 

@@ -118,6 +118,12 @@ class History:
         """Return the observations of one kind."""
         return [each for each in self.observations if each.last.kind == kind]
 
+    def has_before(self, at_ms: int) -> bool:
+        """Return whether there was a partition of this name before a time: it may have been created again."""
+        of_partition: list[Election | IsrChange | FollowerProgress]
+        of_partition = [*self.elections, *self.isr_changes, *self.progress]
+        return any(each.ts_ms < at_ms for each in of_partition)
+
     def leader_at(self, at_ms: int, otherwise: int = -1) -> int:
         """Return the leader of the partition at a time; `otherwise` if no event shows it."""
         for election in self.elections:
