@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Let Python cache bytecode even if the caller's environment forbids it: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack cache-truth lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-spark
+.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack cache-truth lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-floors bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -61,6 +61,9 @@ bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 
 
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
+
+bench-floors: $(VENV)/.dev ## small requests beside Apache Kafka and a cluster that only passes bytes on, into docs/performance.md (needs Java and Maven; 10 minutes)
+	$(BIN)/python -m benchmarks.floors --write $(ARGS)
 
 bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 5 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)

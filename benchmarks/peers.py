@@ -91,11 +91,17 @@ def _cpu_s(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
-def start_syncline(brokers: int = 3, configs: Mapping[str, str] | None = None, *, restart: bool = False) -> Peer:
-    """Start Syncline and produce the first record."""
+def start_syncline(
+    brokers: int = 3,
+    configs: Mapping[str, str] | None = None,
+    *,
+    restart: bool = False,
+    python: str = sys.executable,
+) -> Peer:
+    """Start Syncline, in this interpreter or another one that has it installed, and produce the first record."""
     directory = WORK / f"syncline-{uuid.uuid4().hex[:8]}"
     directory.mkdir(parents=True)
-    command = [sys.executable, "-m", "syncline", "up", "--brokers", str(brokers), "--data", str(directory)]
+    command = [python, "-m", "syncline", "up", "--brokers", str(brokers), "--data", str(directory)]
     command += ["--port", "0", "--ready-file", str(directory / "ready.json")]
     settings = {"group.initial.rebalance.delay.ms": "0", **(configs or {})}
     for name, value in settings.items():

@@ -109,18 +109,23 @@ def small_requests(start: Callable[[int], Peer]) -> Figures:
     peer = start(3)
     try:
         load.create_topic(peer, "sync")
-        load.one_at_a_time(peer, "sync", count=1000)
-        single = load.single_record_requests(peer, "sync")
-        latency = load.one_at_a_time(peer, "sync")
-        again = load.single_record_requests(peer, "sync")
-        return {
-            "sync_p50": latency["p50_ms"],
-            "sync_p99": latency["p99_ms"],
-            "single": statistics.mean([single["requests_s"], again["requests_s"]]),
-            "single_cpu": again["cpu_s_10k"],
-        }
+        return small_requests_to(peer, "sync")
     finally:
         peer.stop()
+
+
+def small_requests_to(peer: Peer, topic: str) -> Figures:
+    """Latency and rate of single records, to a topic of a cluster that runs."""
+    load.one_at_a_time(peer, topic, count=1000)
+    single = load.single_record_requests(peer, topic)
+    latency = load.one_at_a_time(peer, topic)
+    again = load.single_record_requests(peer, topic)
+    return {
+        "sync_p50": latency["p50_ms"],
+        "sync_p99": latency["p99_ms"],
+        "single": statistics.mean([single["requests_s"], again["requests_s"]]),
+        "single_cpu": again["cpu_s_10k"],
+    }
 
 
 def rest_and_trouble(start: Callable[[int], Peer]) -> Figures:
