@@ -45,16 +45,16 @@ def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> su
     return shown
 
 
-def succeed(*arguments: str, given: str | bytes = b"") -> str:
+def succeed(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> str:
     """Run a command that succeeds; return its output."""
-    ran = run(*arguments, given=given)
+    ran = run(*arguments, given=given, within_s=within_s)
     assert ran.returncode == 0, f"{arguments}: {ran.stderr}"
     return ran.stdout
 
 
-def as_json(*arguments: str, given: str | bytes = b"") -> Any:
+def as_json(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> Any:
     """Run a command with --json; return the parsed output."""
-    return json.loads(succeed(*arguments, "--json", given=given))
+    return json.loads(succeed(*arguments, "--json", given=given, within_s=within_s))
 
 
 def records(*arguments: str) -> list[dict[str, Any]]:

@@ -46,8 +46,8 @@ def test_check_says_when_it_gave_up() -> None:
 
 
 def test_table_runs_every_check() -> None:
-    """One line per check, each with the documented result."""
-    rows = as_json("check", "--table")
+    """One line per check, each with the documented result; it computes for nine seconds if it is alone."""
+    rows = as_json("check", "--table", within_s=120)
 
     assert len(rows) == 9
     assert all(row["as_documented"] for row in rows)
