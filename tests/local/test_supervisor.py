@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -15,9 +16,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from syncline.local.broker_process import DISK_EXIT
+from syncline.local.child import RESTART_DELAY_S, Child
 from syncline.local.layout import Layout, RunningCluster
 from syncline.local.profiles import PROFILES
-from syncline.local.supervisor import KILLED_MAX, Child, ClusterSpec, Supervisor
+from syncline.local.supervisor import KILLED_MAX, ClusterSpec, Supervisor
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
 from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
@@ -217,12 +219,11 @@ def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
     assert limit == (hard, hard)
 
 
-def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
-    announced: list[RunningCluster] = []
-    supervisor = Supervisor(ClusterSpec(directory=tmp_path, brokers=2), announced.append)
+def supervising(directory: Path, announce: Callable[[RunningCluster], None], *, serving: Sequence[bool]) -> Supervisor:
+    """Return a supervisor of brokers that serve already, or do not yet."""
+    supervisor = Supervisor(ClusterSpec(directory=directory, brokers=len(serving)), announce)
     supervisor._layout.create()
-    for broker_id, serving in ((1, True), (2, False)):
+    for broker_id, is_serving in enumerate(serving, 1):
         supervisor._children[broker_id] = Child(
             broker_id=broker_id,
             pid=broker_id,
@@ -231,11 +232,48 @@ def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path
             metrics_port=None,
             started_at_s=time.monotonic(),
             ready=None,
-            serving=serving,
+            serving=is_serving,
         )
+    return supervisor
+
+
+def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
+    announced: list[RunningCluster] = []
+    supervisor = supervising(tmp_path, announced.append, serving=(True, False))
     for _ in range(KILLED_MAX):
         assert not announced
         supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
 
     assert announced[0].failures == {2: "SIGKILL ended it 3 times"}
     assert supervisor._children[2].restart_at_s is not None
+
+
+def test_deaths_of_a_broker_are_counted_once_the_cluster_is_up(tmp_path: Path) -> None:
+    """Guards: a broker that died again and again under load left no trace but its changing process id."""
+    supervisor = supervising(tmp_path, lambda _: None, serving=(True, True))
+    supervisor._announce_if_settled()
+    before_ms = time.time_ns() // 1_000_000
+    supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
+    supervisor._children[2].failure = "no room"
+    supervisor._child_died(supervisor._children[2], 1)
+
+    deaths = json.loads(supervisor._layout.state_file.read_text())["deaths"]
+    assert list(deaths) == ["2"]
+    times, last_at_ms, last = deaths["2"]
+    assert (times, last) == (2, "exit code 1: no room")
+    assert before_ms <= last_at_ms <= time.time_ns() // 1_000_000
+
+
+def test_next_process_keeps_what_is_known_of_its_broker(tmp_path: Path) -> None:
+    """Its deaths and its pauses; not its failure, nor when it is due."""
+    with closing(socket.socket()) as ready:
+        child = supervising(tmp_path, lambda _: None, serving=(True,))._children[1]
+        child.died("SIGKILL", 5)
+        child.failure = "no room"
+        child.start_again_later(child.started_at_s + 1)
+        following = child.next_process(pid=77, internal_port=78, ready=ready, now_s=9.0)
+
+    assert (following.pid, following.internal_port, following.started_at_s) == (77, 78, 9.0)
+    assert (following.deaths, following.restart_delay_s) == (child.deaths, 2 * RESTART_DELAY_S)
+    assert (following.failure, following.restart_at_s, following.serving) == ("", None, False)

@@ -58,6 +58,9 @@ def test_supervisor_starts_a_dead_broker_again(shared: LocalCluster) -> None:
     old_pid = shared.pids[1]
     shared.kill(1)
     assert await_other_pid(shared, 1, old_pid) != old_pid
+    shown = syncline("status", "--data", str(shared.directory)).stdout
+    assert "broker 1 has died once since the cluster was up, last at " in shown
+    assert shown.splitlines()[-1].endswith(": SIGKILL")
     assert shared.running.client_ports == ports
 
 

@@ -12,6 +12,7 @@ import typer
 
 from syncline.cli import up
 from syncline.cli.target import DataOption, JsonOption
+from syncline.cli.times import time_of_day
 from syncline.cli.up import checked_configs
 from syncline.cli.up_options import DEFAULT_DIRECTORY, SUMMARY
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster, is_alive, state_of
@@ -83,6 +84,7 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
             "state": state_of(pid),
             "metrics": running.metrics_url(broker_id),
             "failure": running.failures.get(broker_id),
+            "deaths": deaths._asdict() if (deaths := running.deaths.get(broker_id)) else None,
         }
         for broker_id, pid in sorted(running.broker_pids.items())
     ]
@@ -96,6 +98,11 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
     for row in rows:
         if row["failure"]:
             print(f"broker {row['broker']} could not start, and is started again and again: {row['failure']}")
+    for broker_id, (times, last_at_ms, last) in sorted(running.deaths.items()):
+        if broker_id not in running.failures:
+            how_often = "once" if times == 1 else f"{times} times"
+            when = time_of_day(last_at_ms)
+            print(f"broker {broker_id} has died {how_often} since the cluster was up, last at {when}: {last}")
 
 
 def broker(

@@ -16,7 +16,7 @@ import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Final, Literal, NamedTuple
 
 from syncline.local.control_secret import ensure_secret, read_secret
 from syncline.local.private_files import DIRECTORY_MODE, FILE_MODE, tighten, write_private
@@ -34,6 +34,14 @@ class LocalClusterError(Exception):
     """A request to a local cluster failed; the message says why and what to do."""
 
 
+class Deaths(NamedTuple):
+    """How often the processes of one broker have ended since the cluster was up, and how the last one did."""
+
+    times: int
+    last_at_ms: int
+    last: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunningCluster(Immutable):
     """A cluster that is up: its processes and ports."""
@@ -49,6 +57,8 @@ class RunningCluster(Immutable):
     metrics_ports: dict[int, int] = field(default_factory=dict)
     # Why brokers do not serve, as of the last change of the state; they are started again.
     failures: dict[int, str] = field(default_factory=dict)
+    # Of brokers whose processes have ended since the cluster was up.
+    deaths: dict[int, Deaths] = field(default_factory=dict)
 
     def metrics_url(self, broker_id: int) -> str | None:
         """Return the URL of a broker's metrics, None if it has none."""
@@ -236,6 +246,10 @@ class Layout:
                 internal_ports={int(broker): int(port) for broker, port in fields.get("internal_ports", {}).items()},
                 metrics_ports={int(broker): int(port) for broker, port in fields.get("metrics_ports", {}).items()},
                 failures={int(broker): str(why) for broker, why in fields.get("failures", {}).items()},
+                deaths={
+                    int(broker): Deaths(int(times), int(last_at_ms), str(last))
+                    for broker, (times, last_at_ms, last) in fields.get("deaths", {}).items()
+                },
             )
         except PermissionError as error:
             raise self.unreadable(error) from None

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syncline.local.child import RESTART_DELAY_S_MAX, Child
 from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.ports import (
     HOST,
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("syncline.local")
 
 STOP_TIMEOUT_S = 10.0
-RESTART_DELAY_S = 0.2
-RESTART_DELAY_S_MAX = 5.0
-# A broker that ran for this long before it died is restarted without delay.
-STABLE_AFTER_S = 10.0
 # A broker whose processes were killed so often before the cluster was up is waited for no longer.
 KILLED_MAX = 3
 # Log a start that takes longer: recovery of large logs takes time.
@@ -81,27 +78,6 @@ class ClusterSpec(Immutable):
         if not self.racks:
             return dict(self.config)
         return {**self.config, "broker.rack": self.racks[(broker_id - 1) % len(self.racks)]}
-
-
-@dataclass(kw_only=True)
-class Child:
-    """One broker process, as its supervisor sees it."""
-
-    broker_id: int
-    pid: int
-    port: int
-    internal_port: int
-    metrics_port: int | None
-    started_at_s: float
-    ready: socket.socket | None
-    restart_at_s: float | None = None
-    restart_delay_s: float = RESTART_DELAY_S
-    serving: bool = False
-    failure: str = ""
-    # Why it could not start while the cluster came up, kept for its next processes until one serves.
-    start_failure: str = ""
-    # How often a signal ended its process while the cluster came up.
-    killed_count: int = 0
 
 
 class Supervisor:
@@ -223,19 +199,20 @@ class Supervisor:
                 os._exit(code)
         child_ready.close()
         ready.setblocking(False)
-        previous = self._children.get(broker_id)
-        self._children[broker_id] = Child(
-            broker_id=broker_id,
-            pid=pid,
-            port=port,
-            internal_port=internal[broker_id].port,
-            metrics_port=port_of(metrics[broker_id]) if broker_id in metrics else None,
-            started_at_s=time.monotonic(),
-            ready=ready,
-            restart_delay_s=previous.restart_delay_s if previous else RESTART_DELAY_S,
-            start_failure=previous.start_failure if previous else "",
-            killed_count=previous.killed_count if previous else 0,
-        )
+        previous, internal_port, now_s = self._children.get(broker_id), internal[broker_id].port, time.monotonic()
+        if previous is not None:
+            child = previous.next_process(pid=pid, internal_port=internal_port, ready=ready, now_s=now_s)
+        else:
+            child = Child(
+                broker_id=broker_id,
+                pid=pid,
+                port=port,
+                internal_port=internal_port,
+                metrics_port=port_of(metrics[broker_id]) if broker_id in metrics else None,
+                started_at_s=now_s,
+                ready=ready,
+            )
+        self._children[broker_id] = child
 
     def _child_main(
         self,
@@ -328,7 +305,9 @@ class Supervisor:
         if not child.serving:
             # The process is ending; `_reap` follows.
             child.failure = report.decode(errors="replace")
-        elif self._announced:
+            return
+        child.start_failure = ""
+        if self._announced:
             log.warning("broker %s serves again (process %s)", child.broker_id, child.pid)
             self._write_state()
         else:
@@ -359,6 +338,7 @@ class Supervisor:
                 for child in self._children.values()
                 if child.start_failure and not child.serving
             },
+            deaths={child.broker_id: child.deaths for child in self._children.values() if child.deaths is not None},
         )
         try:
             self._layout.write_running(running)
@@ -396,12 +376,14 @@ class Supervisor:
         if not self._announced and exit_code > 0:
             self._could_not_start(child, exit_code, child.failure or f"it ended with {how}")
             return
-        if not self._spec.restart:
-            log.warning("broker %s (process %s) ended with %s", child.broker_id, child.pid, reason)
-            return
-        log.warning("broker %s (process %s) ended with %s; it is started again", child.broker_id, child.pid, reason)
-        self._start_again_later(child)
-        if not self._announced:
+        if self._spec.restart:
+            child.start_again_later(time.monotonic())
+        after = "; it is started again" if self._spec.restart else ""
+        log.warning("broker %s (process %s) ended with %s%s", child.broker_id, child.pid, reason, after)
+        if self._announced:
+            child.died(reason, time.time_ns() // 1_000_000)
+            self._write_state()
+        elif self._spec.restart:
             child.killed_count += 1
             if child.killed_count >= KILLED_MAX:
                 child.start_failure = f"{reason} ended it {child.killed_count} times"
@@ -418,19 +400,12 @@ class Supervisor:
         if len(failed) == len(self._children):
             raise LocalClusterError("; ".join(failed))
         log.warning("%s. The others go on without it, and it is tried again", self._failed_start(child))
-        self._start_again_later(child)
+        child.start_again_later(time.monotonic())
         self._announce_if_settled()
 
     def _failed_start(self, child: Child) -> str:
         log_path = self._log_of(child.broker_id)
         return f"broker {child.broker_id} could not start: {child.start_failure} (its log: {log_path})"
-
-    @staticmethod
-    def _start_again_later(child: Child) -> None:
-        now_s = time.monotonic()
-        stable = now_s - child.started_at_s >= STABLE_AFTER_S
-        child.restart_delay_s = RESTART_DELAY_S if stable else min(child.restart_delay_s * 2, RESTART_DELAY_S_MAX)
-        child.restart_at_s = now_s + child.restart_delay_s
 
     def _restart_due(self) -> None:
         now_s = time.monotonic()
