@@ -68,6 +68,8 @@ PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
         "model/target.py": "import syncline.model.planted",
     },
 }
+# One contract of each kind that import-linter knows.
+FIRST_OF_KIND: Final = {each["type"]: each["name"] for each in reversed(SETTINGS["contracts"])}
 FORMS: Final = {
     "at the top": "{}\n",
     "in a function": "def late() -> None:\n    {}\n",
@@ -103,29 +105,41 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("contract", CONTRACTS)
-def test_contract_catches_what_breaks_it(contract: str, form: str, copy: Path) -> None:
-    """A contract without an entry in `PLANTED` fails here: nothing shows that it forbids anything."""
+def planted(contract: str, form: str, copy: Path) -> tuple[list[str], str]:
+    """Return the contracts that are broken with the violation of one planted, and the report."""
     modules = {path: FORMS[form].format(statement) for path, statement in PLANTED[contract].items()}
     targets = {
         match.replace(".", "/") + ".py": ""
         for text in modules.values()
         for match in re.findall(r"syncline\.(\S+)", text)
     }
-    planted = {copy / "src" / "syncline" / path: text for path, text in {**targets, **modules}.items()}
-    before = {path: path.read_text() for path in planted if path.exists()}
-    for path, text in planted.items():
+    files = {copy / "src" / "syncline" / path: text for path, text in {**targets, **modules}.items()}
+    before = {path: path.read_text() for path in files if path.exists()}
+    for path, text in files.items():
         path.write_text(before.get(path, "") + "\n" + text)
-
     try:
-        broken, report = lint(copy)
+        return lint(copy)
     finally:
-        for path in planted:
+        for path in files:
             if path in before:
                 path.write_text(before[path])
             else:
                 path.unlink()
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_contract_catches_what_breaks_it(contract: str, copy: Path) -> None:
+    """A contract without an entry in `PLANTED` fails here: nothing shows that it forbids anything."""
+    broken, report = planted(contract, "at the top", copy)
+
+    assert broken == [contract], report
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("contract", FIRST_OF_KIND.values())
+def test_imports_count_wherever_they_stand(contract: str, form: str, copy: Path) -> None:
+    """Late ones, and those for annotations: for one contract of each kind, as the kinds read the same graph."""
+    broken, report = planted(contract, form, copy)
 
     assert broken == [contract], report
 

@@ -21,9 +21,11 @@ RECORDS = 400
 PARTITIONS = 4
 # Two JVMs start at once, beside other tests.
 START_S = 90.0
+# Five JVMs live for seconds: what they spend on compiling well, and on threads for garbage, does not pay.
+FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # What a user would submit. The directory of a Python worker is its executor's.
 JOB = """
-import json, os, sys
+import json, os, sys, time
 import pyarrow as pa
 from syncline.pipeline.session import spark_session
 
@@ -38,7 +40,7 @@ rows = spark.read.format("syncline").option("bootstrap", bootstrap).option("subs
 rows = rows.option("slots", "2").option("minPartitions", "4").load().select("key", "value")
 # Both executors are there before tasks are given out.
 while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:
-    pass
+    time.sleep(0.1)
 placed = rows.mapInArrow(where, "key binary, value binary, place string")
 found = {row.place: row["count"] for row in placed.groupBy("place").count().collect()}
 rows.write.format("syncline").mode("append").option("bootstrap", bootstrap).option("topic", target).save()
@@ -47,17 +49,22 @@ spark.stop()
 """
 
 
+def environment() -> dict[str, str]:
+    """Return what each process of Spark finds, and hands on to executors."""
+    spark = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": FAST_START}
+    return {**os.environ, **spark}
+
+
 @contextmanager
 def spark_process(name: str, log: Path, *arguments: str) -> Iterator[None]:
     """Run a part of Spark until the end of the block."""
     import pyspark
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [program, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0", *arguments],
-            env=environment,
+            env=environment(),
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -98,7 +105,6 @@ def test_topic_is_read_on_two_workers_and_written(broker, bootstrap: str, tmp_pa
     broker.produce(source, [(n % PARTITIONS, b"k%d" % n, b"v%d" % n, 0, ()) for n in range(RECORDS)])
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with standalone(tmp_path) as master:
         ran = subprocess.run(
             [sys.executable, job, master, bootstrap, source, target],
@@ -106,7 +112,7 @@ def test_topic_is_read_on_two_workers_and_written(broker, bootstrap: str, tmp_pa
             capture_output=True,
             text=True,
             timeout=400,
-            env=environment,
+            env=environment(),
         )
     shutil.rmtree(tmp_path, ignore_errors=True)
 
