@@ -42,6 +42,11 @@ def changes(result: RunResult) -> tuple[int, int]:
     return result.counts["isr changes"], result.counts["elections"]
 
 
+def is_noticed(*, first: int) -> bool:
+    """Return whether throttles make a difference in any seed; `first` is looked at first, as it showed it once."""
+    return any(changes(throttled(seed)) != changes(quiet(seed)) for seed in (first, *range(SEEDS)))
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_throttles_alone_change_no_isr_and_delay_no_record(seed: int) -> None:
     """L7 under rates down to nothing, lists, wildcards and both rules: no ISR shrinks, and all is acknowledged."""
@@ -63,7 +68,7 @@ def test_leader_that_throttles_members_is_caught(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ThrottledReads, "_quotas", blind)
 
-    assert any(changes(throttled(seed)) != changes(quiet(seed)) for seed in range(SEEDS))
+    assert is_noticed(first=1)
 
 
 @pytest.mark.interpreted
@@ -71,7 +76,7 @@ def test_follower_that_throttles_itself_in_sync_is_caught(monkeypatch: pytest.Mo
     """KAFKA-4313 planted on the receiving side: a member leaves a partition out of its fetches, and falls out."""
     monkeypatch.setattr(ThrottledFetches, "_is_in_sync", lambda *_: False)
 
-    assert any(changes(throttled(seed)) != changes(quiet(seed)) for seed in range(SEEDS))
+    assert is_noticed(first=5)
 
 
 def test_replicas_that_a_throttle_holds_are_no_failure() -> None:
