@@ -45,8 +45,8 @@ LOOK_S: Final = 1.0
 WATCH_S: Final = 1.0
 # Over how long rates are measured while somebody watches.
 RATE_S: Final = 5.0
-# How long each broker may take to say what it has.
-SIZES_S: Final = 5.0
+# How long each broker may take to answer: less than a session lasts, after which a paused one is down.
+PATIENCE_S: Final = 5.0
 
 
 class _Look(NamedTuple):
@@ -85,7 +85,7 @@ class _Watch:
 
     def look(self) -> None:
         """Look once more, and compare with the looks before."""
-        state = read_cluster(self._cluster, only_moving=True, with_sizes=True, patience_s=SIZES_S)
+        state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
         topics = {key.topic for key in state.running}
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
         throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
@@ -149,7 +149,7 @@ def status(
     from syncline.cli.signals import interruptible
 
     interruptible()
-    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with Direct(bootstrap_of(bootstrap, data), PATIENCE_S) as cluster:
         seen = _Watch(cluster)
         began_s = time.monotonic()
         seen.look()
