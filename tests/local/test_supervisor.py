@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from syncline.local.broker_process import DISK_EXIT
-from syncline.local.layout import Layout, RunningCluster
+from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.profiles import PROFILES
 from syncline.local.supervisor import KILLED_MAX, Child, ClusterSpec, Supervisor
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
@@ -217,12 +217,13 @@ def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
     assert limit == (hard, hard)
 
 
-def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
-    """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
-    announced: list[RunningCluster] = []
-    supervisor = Supervisor(ClusterSpec(directory=tmp_path, brokers=2), announced.append)
+def supervisor_of(
+    directory: Path, announce: Callable[[RunningCluster], None], serving: Mapping[int, bool], *, restart: bool = True
+) -> Supervisor:
+    """Return the supervisor of these brokers, of which none has a process."""
+    supervisor = Supervisor(ClusterSpec(directory=directory, brokers=len(serving), restart=restart), announce)
     supervisor._layout.create()
-    for broker_id, serving in ((1, True), (2, False)):
+    for broker_id, is_serving in serving.items():
         supervisor._children[broker_id] = Child(
             broker_id=broker_id,
             pid=broker_id,
@@ -231,11 +232,49 @@ def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path
             metrics_port=None,
             started_at_s=time.monotonic(),
             ready=None,
-            serving=serving,
+            serving=is_serving,
         )
+    return supervisor
+
+
+def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
+    announced: list[RunningCluster] = []
+    supervisor = supervisor_of(tmp_path, announced.append, {1: True, 2: False})
     for _ in range(KILLED_MAX):
         assert not announced
         supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
 
     assert announced[0].failures == {2: "SIGKILL ended it 3 times"}
     assert supervisor._children[2].restart_at_s is not None
+
+
+def test_brokers_that_are_all_killed_at_each_start_are_refused(tmp_path: Path) -> None:
+    """Guards: with none left that could serve, `up` went on for ever."""
+    supervisor = supervisor_of(tmp_path, pytest.fail, {1: False, 2: False})
+    first, second = supervisor._children.values()
+    for _ in range(KILLED_MAX):
+        supervisor._child_died(first, -signal.SIGKILL)
+    for _ in range(KILLED_MAX - 1):
+        supervisor._child_died(second, -signal.SIGKILL)
+
+    with pytest.raises(LocalClusterError, match="broker 1 could not start: SIGKILL ended it 3 times"):
+        supervisor._child_died(second, -signal.SIGKILL)
+
+
+def test_broker_that_serves_after_a_failed_start_counts_as_one_that_is_left(tmp_path: Path) -> None:
+    """Its directory was mended while another broker was still starting, and the other one fails then."""
+    announced: list[RunningCluster] = []
+    supervisor = supervisor_of(tmp_path, announced.append, {1: True, 2: False})
+    supervisor._children[1].start_failure = "no directory"
+    supervisor._child_died(supervisor._children[2], DISK_EXIT)
+
+    assert list(announced[0].failures) == [2]
+
+
+def test_broker_that_is_killed_at_its_start_is_refused_if_none_is_started_again(tmp_path: Path) -> None:
+    """Guards: `up --no-restart` went on waiting for a broker that nobody started again."""
+    supervisor = supervisor_of(tmp_path, pytest.fail, {1: True, 2: False}, restart=False)
+
+    with pytest.raises(LocalClusterError, match="broker 2 could not start: it ended with SIGKILL"):
+        supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
