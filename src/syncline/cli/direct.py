@@ -3,7 +3,7 @@
 confluent-kafka knows neither reassignments (45, 46) nor log directories (34, 35), and cannot name the configurations
 of all brokers. Each broker gets one blocking connection when it is first asked. It says which versions it serves, and
 the newest one that both sides know is used. A connection that fails is opened once more, for a broker that restarted.
-Who did not answer in time is given less of it until it answers.
+A broker that did not answer in time gets less time until it answers.
 """
 
 import socket
@@ -26,7 +26,7 @@ _NEWEST: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
-# How long a broker may take that did not answer in time before.
+# How long to wait for a broker that did not answer in time before.
 LATE_AGAIN_S: Final = 1.0
 _OLDEST: Final = {ApiKey.METADATA: 9, ApiKey.DESCRIBE_CONFIGS: 1, ApiKey.DESCRIBE_LOG_DIRS: 1}
 

@@ -53,7 +53,7 @@ RESTART_DELAY_S = 0.2
 RESTART_DELAY_S_MAX = 5.0
 # A broker that ran for this long before it died is restarted without delay.
 STABLE_AFTER_S = 10.0
-# A broker whose processes were killed so often before the cluster was up is waited for no longer.
+# Wait no longer for a broker that was killed this often while the cluster came up.
 KILLED_MAX = 3
 # Log a start that takes longer: recovery of large logs takes time.
 PATIENCE_S = 5.0

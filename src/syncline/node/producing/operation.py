@@ -207,7 +207,7 @@ class ProduceOperation:
         elif timeout_ms <= 0:
             self.expired(0)
         else:
-            # Those of thousands of requests that wait would be more than what is counted of them.
+            # Lists of what it brought take more memory than its bytes, and only those are counted while it waits.
             self._produce.topics.clear()
             self._closed.clear()
             self._request.connection.hold(self._size_bytes)
