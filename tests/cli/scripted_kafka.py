@@ -57,6 +57,7 @@ class ScriptedKafka:
     nothing_moved_ms: int | None = None
     # Brokers that take requests for sizes, and answer none.
     silent: set[int] = field(default_factory=set)
+    on_silence: Callable[["ScriptedKafka"], None] | None = None
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
     # Whether brokers tell the configurations of others, as brokers of Syncline may.
     describes_others: bool = False
@@ -348,6 +349,8 @@ class _Handler(socketserver.BaseRequestHandler):
             header = parse_request_header(frame)
             body = memoryview(frame)[header.body_position :]
             if header.key == ApiKey.DESCRIBE_LOG_DIRS and server.broker in server.kafka.silent:
+                if server.kafka.on_silence is not None:
+                    server.kafka.on_silence(server.kafka)
                 continue
             with server.lock:
                 fields = server.kafka.answer(server.broker, header.key, header.version, body)

@@ -1,12 +1,16 @@
 """Asking brokers without the client library."""
 
+import socket
+
 import pytest
 
 from syncline.cli.direct import BrokerSilentError, Direct
 from syncline.cli.reassign.cluster_reading import read_cluster
 from syncline.local.layout import LocalClusterError
+from syncline.model.ids import TopicPartition
+from syncline.reassign.log_dir_states import Place
 from syncline.wire.api import ApiKey
-from tests.cli.scripted_kafka import Serve
+from tests.cli.scripted_kafka import ScriptedKafka, Serve
 
 MOVES = {"timeout": 1_000, "topics": None}
 
@@ -17,6 +21,38 @@ def test_next_broker_is_asked_if_one_does_not_answer(serve: Serve) -> None:
 
     with Direct(f"127.0.0.1:1,{kafka.bootstrap}") as cluster:
         assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
+
+
+def test_broker_that_is_paused_is_waited_for_briefly_and_asked_last_from_then_on(serve: Serve) -> None:
+    """Guards: `reassign status` waited for 15 s at the first address; a paused broker there was down by then."""
+    kafka = serve()
+    with socket.create_server(("127.0.0.1", 0)) as paused:
+        paused.settimeout(5)
+        with Direct(f"127.0.0.1:{paused.getsockname()[1]},{kafka.bootstrap}", patience_s=0.1) as cluster:
+            for _ in range(3):
+                assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
+        connection, _ = paused.accept()
+        connection.close()
+        paused.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            paused.accept()
+
+
+def test_sizes_are_of_one_moment_although_a_broker_is_waited_for(serve: Serve) -> None:
+    """Guards: 1.5 MB/s at a throttle of 500 kB/s, as what came during the wait seemed to come between two looks."""
+    key = TopicPartition("foo", 0)
+    kafka = serve(sizes={(key, 1): 100})
+    kafka.silent = {2}
+
+    def grow(kafka: ScriptedKafka) -> None:
+        kafka.sizes[key, 1] = 200
+
+    kafka.on_silence = grow
+    with Direct(kafka.bootstrap, patience_s=0.1) as cluster:
+        state = read_cluster(cluster, with_sizes=True)
+
+    assert state.sizes[Place(key, 1)] == 200
+    assert [broker for broker, known in state.brokers.items() if known.is_silent] == [2]
 
 
 def test_broker_that_restarted_is_asked_again(serve: Serve) -> None:

@@ -72,7 +72,7 @@ def test_why_without_the_journal_says_what_is_missing(
     assert bool(facts["words"]) is bool(facts["findings"])
     sentence = refusal("why", f"{any_topic}:0", *at)
     assert sentence.startswith("cannot read the journal: no answer. ")
-    assert sentence.endswith(("No broker has anything else.", "what brokers have not written to it yet."))
+    assert sentence.endswith(("No broker knows more.", "what brokers have not written to it yet."))
 
 
 def test_isr_shows_each_partition_with_its_leader(any_topic: str, at: tuple[str, str]) -> None:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from syncline.local.broker_process import DISK_EXIT
 from syncline.local.child import RESTART_DELAY_S, Child
-from syncline.local.layout import Layout, RunningCluster
+from syncline.local.layout import Layout, LocalClusterError, RunningCluster
 from syncline.local.profiles import PROFILES
 from syncline.local.supervisor import KILLED_MAX, ClusterSpec, Supervisor
 from tests.cli.terminal import ENVIRONMENT, command, refused, run, succeed
@@ -219,11 +219,13 @@ def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
     assert limit == (hard, hard)
 
 
-def supervising(directory: Path, announce: Callable[[RunningCluster], None], *, serving: Sequence[bool]) -> Supervisor:
-    """Return a supervisor of brokers that serve already, or do not yet."""
-    supervisor = Supervisor(ClusterSpec(directory=directory, brokers=len(serving)), announce)
+def supervisor_of(
+    directory: Path, announce: Callable[[RunningCluster], None], serving: Mapping[int, bool], *, restart: bool = True
+) -> Supervisor:
+    """Return the supervisor of these brokers, of which none has a process."""
+    supervisor = Supervisor(ClusterSpec(directory=directory, brokers=len(serving), restart=restart), announce)
     supervisor._layout.create()
-    for broker_id, is_serving in enumerate(serving, 1):
+    for broker_id, is_serving in serving.items():
         supervisor._children[broker_id] = Child(
             broker_id=broker_id,
             pid=broker_id,
@@ -240,7 +242,7 @@ def supervising(directory: Path, announce: Callable[[RunningCluster], None], *, 
 def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path: Path) -> None:
     """Guards: `up` waited for ever while, say, the kernel killed one broker at each of its starts for its memory."""
     announced: list[RunningCluster] = []
-    supervisor = supervising(tmp_path, announced.append, serving=(True, False))
+    supervisor = supervisor_of(tmp_path, announced.append, {1: True, 2: False})
     for _ in range(KILLED_MAX):
         assert not announced
         supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
@@ -251,7 +253,7 @@ def test_broker_that_is_killed_at_each_start_is_told_and_not_waited_for(tmp_path
 
 def test_deaths_of_a_broker_are_counted_once_the_cluster_is_up(tmp_path: Path) -> None:
     """Guards: a broker that died again and again under load left no trace but its changing process id."""
-    supervisor = supervising(tmp_path, lambda _: None, serving=(True, True))
+    supervisor = supervisor_of(tmp_path, lambda _: None, {1: True, 2: True})
     supervisor._announce_if_settled()
     before_ms = time.time_ns() // 1_000_000
     supervisor._child_died(supervisor._children[2], -signal.SIGKILL)
@@ -268,7 +270,7 @@ def test_deaths_of_a_broker_are_counted_once_the_cluster_is_up(tmp_path: Path) -
 def test_next_process_keeps_what_is_known_of_its_broker(tmp_path: Path) -> None:
     """Its deaths and its pauses; not its failure, nor when it is due."""
     with closing(socket.socket()) as ready:
-        child = supervising(tmp_path, lambda _: None, serving=(True,))._children[1]
+        child = supervisor_of(tmp_path, lambda _: None, {1: True})._children[1]
         child.died("SIGKILL", 5)
         child.failure = "no room"
         child.start_again_later(child.started_at_s + 1)
@@ -277,3 +279,34 @@ def test_next_process_keeps_what_is_known_of_its_broker(tmp_path: Path) -> None:
     assert (following.pid, following.internal_port, following.started_at_s) == (77, 78, 9.0)
     assert (following.deaths, following.restart_delay_s) == (child.deaths, 2 * RESTART_DELAY_S)
     assert (following.failure, following.restart_at_s, following.serving) == ("", None, False)
+
+
+def test_brokers_that_are_all_killed_at_each_start_are_refused(tmp_path: Path) -> None:
+    """Guards: with none left that could serve, `up` went on for ever."""
+    supervisor = supervisor_of(tmp_path, pytest.fail, {1: False, 2: False})
+    first, second = supervisor._children.values()
+    for _ in range(KILLED_MAX):
+        supervisor._child_died(first, -signal.SIGKILL)
+    for _ in range(KILLED_MAX - 1):
+        supervisor._child_died(second, -signal.SIGKILL)
+
+    with pytest.raises(LocalClusterError, match="broker 1 could not start: SIGKILL ended it 3 times"):
+        supervisor._child_died(second, -signal.SIGKILL)
+
+
+def test_broker_that_serves_after_a_failed_start_counts_as_one_that_is_left(tmp_path: Path) -> None:
+    """Its directory was mended while another broker was still starting, and the other one fails then."""
+    announced: list[RunningCluster] = []
+    supervisor = supervisor_of(tmp_path, announced.append, {1: True, 2: False})
+    supervisor._children[1].start_failure = "no directory"
+    supervisor._child_died(supervisor._children[2], DISK_EXIT)
+
+    assert list(announced[0].failures) == [2]
+
+
+def test_broker_that_is_killed_at_its_start_is_refused_if_none_is_started_again(tmp_path: Path) -> None:
+    """Guards: `up --no-restart` went on waiting for a broker that nobody started again."""
+    supervisor = supervisor_of(tmp_path, pytest.fail, {1: True, 2: False}, restart=False)
+
+    with pytest.raises(LocalClusterError, match="broker 2 could not start: it ended with SIGKILL"):
+        supervisor._child_died(supervisor._children[2], -signal.SIGKILL)

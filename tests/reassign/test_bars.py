@@ -47,6 +47,17 @@ def test_broker_that_does_not_answer_is_named_and_what_it_has_is_unknown(silent:
     assert line.endswith(f"broker {silent} does not answer")
 
 
+def test_what_is_left_is_unknown_while_nobody_says_what_the_whole_is() -> None:
+    """Guards: a full bar, "100.0 % of 0 B" and "0 B left" of a copy whose only source was down."""
+    parts = {Part(5, Role.RECEIVING): PartView(3e6, 0.0)}
+    row = Row(FOO_0, 5, -1, 4, 4, is_in_sync=False, is_total_known=False)
+
+    assert lines_of([row], UP, parts, {}) == [
+        "foo-0 -> 5 |                              |     ? % of       ?  no leader",
+        "broker 5 receiving          - of 3 MB/s, ? left, ends in unknown",
+    ]
+
+
 def test_picture_has_a_line_per_replica_and_per_broker() -> None:
     """What is left most comes first; what is too much is counted."""
     rows = [

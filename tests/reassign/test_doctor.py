@@ -81,6 +81,11 @@ def test_dead_leader_comes_first() -> None:
     assert causes(findings) == [(Cause.NO_LEADER, -1), (Cause.THROTTLE_TOO_LOW, 3)]
 
 
+def test_dead_leader_is_named_when_nobody_knows_what_it_had() -> None:
+    """Guards: no finding at all, since nothing seemed to be left of a copy whose only source was down."""
+    assert causes(diagnose([Copy(FOO_0, -1, 3, 0)], UP, {})) == [(Cause.NO_LEADER, -1)]
+
+
 @pytest.mark.parametrize("broker", [1, 3])
 def test_broker_that_does_not_answer_is_named_and_nobody_else(broker: int) -> None:
     """Source or target: the other side moves nothing, and its disk and its network are not to blame."""

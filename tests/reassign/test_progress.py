@@ -65,6 +65,14 @@ def test_size_is_the_largest_known_if_the_leader_does_not_answer() -> None:
     assert state().size_of(FOO_0) == 0
 
 
+@pytest.mark.parametrize(("answering", "is_known"), [(1, True), (3, True), (4, False)])
+def test_total_is_known_from_replicas_that_have_everything(answering: int, is_known: bool) -> None:
+    """The leader and what is in sync with it; the new replica alone does not know what it lacks."""
+    (row,) = rows(state(sizes={(FOO_0, answering): 30}), [FOO_0])
+
+    assert row.is_total_known is is_known
+
+
 def test_write_rate_is_the_growth_at_the_leader() -> None:
     """A log that was cut by retention does not grow backwards."""
     before = state(1_000, {(FOO_0, 1): 100, (FOO_1, 2): 50})

@@ -3,7 +3,7 @@
 confluent-kafka knows neither reassignments (45, 46) nor log directories (34, 35), and cannot name the configurations
 of all brokers. Each broker gets one blocking connection when it is first asked. It says which versions it serves, and
 the newest one that both sides know is used. A connection that fails is opened once more, for a broker that restarted.
-Who did not answer in time is given less of it until it answers.
+A broker that did not answer in time gets less time until it answers.
 """
 
 import socket
@@ -26,7 +26,7 @@ _NEWEST: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
-# How long a broker may take that did not answer in time before.
+# How long to wait for a broker that did not answer in time before.
 LATE_AGAIN_S: Final = 1.0
 _OLDEST: Final = {ApiKey.METADATA: 9, ApiKey.DESCRIBE_CONFIGS: 1, ApiKey.DESCRIBE_LOG_DIRS: 1}
 
@@ -36,9 +36,13 @@ class BrokerSilentError(LocalClusterError):
 
 
 class Direct:
-    """Connections to the brokers of a cluster, and the way to ask them."""
+    """Connections to the brokers of a cluster, and the way to ask them.
 
-    def __init__(self, bootstrap: str) -> None:
+    `patience_s` is how long a broker may take to answer. If any broker may answer, the last one gets the usual time.
+    """
+
+    def __init__(self, bootstrap: str, patience_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._patience_s = patience_s
         self._bootstrap = [_address(each) for each in bootstrap.split(",")]
         self._places: dict[int, tuple[str, int]] = {}
         self._lines: dict[tuple[str, int], _Line] = {}
@@ -62,24 +66,20 @@ class Direct:
         problem: Exception | None = None
         for place in known:
             try:
-                return self._ask(place, key, fields)
+                return self._ask(place, key, fields, REQUEST_TIMEOUT_S if place == known[-1] else self._patience_s)
             except BrokerSilentError as error:
                 problem = error
         servers = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
         raise LocalClusterError(f"no broker answers at {servers} ({problem}). Is the cluster up?")
 
-    def ask_broker(
-        self, broker: int, key: ApiKey, fields: Mapping[str, Any], patience_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
+    def ask_broker(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> Any:
         """Return the answer of one broker. Raises BrokerSilentError, also if nobody knows where it is."""
         place = self._places.get(broker)
         if place is None:
             raise BrokerSilentError(f"broker {broker} is not among the brokers that run")
-        return self._ask(place, key, fields, LATE_AGAIN_S if place in self._late else patience_s)
+        return self._ask(place, key, fields, LATE_AGAIN_S if place in self._late else self._patience_s)
 
-    def _ask(
-        self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], patience_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
+    def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], patience_s: float) -> Any:
         for is_last in (place not in self._lines, True):
             try:
                 line = self._lines.get(place)

@@ -90,7 +90,7 @@ def _parser() -> "argparse.ArgumentParser":
         "--detach",
         "-d",
         action="store_true",
-        help="return once the cluster is up, with 1 if a broker is not; stop it with `down`",
+        help="return once the cluster is up, with exit code 1 if a broker is not; stop it with `down`",
     )
     parser.add_argument(
         "--ready-file",

@@ -119,7 +119,7 @@ def why(
     for paragraph in paragraphs[max(0, left_out) :]:
         say("", paragraph)
     if missing is not None:
-        told = "Told is only what brokers have not written to it yet." if paragraphs else "No broker has anything else."
+        told = "This is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
         raise LocalClusterError(f"{missing} {told}")
 
 

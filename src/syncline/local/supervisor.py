@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("syncline.local")
 
 STOP_TIMEOUT_S = 10.0
-# A broker whose processes were killed so often before the cluster was up is waited for no longer.
+# Wait no longer for a broker that was killed this often while the cluster came up.
 KILLED_MAX = 3
 # Log a start that takes longer: recovery of large logs takes time.
 PATIENCE_S = 5.0
@@ -373,7 +373,7 @@ class Supervisor:
         child.serving = False
         how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         reason = f"{how}: {child.failure}" if child.failure else how
-        if not self._announced and exit_code > 0:
+        if not self._announced and (exit_code > 0 or not self._spec.restart):
             self._could_not_start(child, exit_code, child.failure or f"it ended with {how}")
             return
         if self._spec.restart:
@@ -383,10 +383,11 @@ class Supervisor:
         if self._announced:
             child.died(reason, time.time_ns() // 1_000_000)
             self._write_state()
-        elif self._spec.restart:
+        else:
             child.killed_count += 1
             if child.killed_count >= KILLED_MAX:
                 child.start_failure = f"{reason} ended it {child.killed_count} times"
+                self._give_up_if_none_is_left()
                 self._announce_if_settled()
 
     def _could_not_start(self, child: Child, exit_code: int, why: str) -> None:
@@ -394,14 +395,17 @@ class Supervisor:
         from syncline.local.broker_process import DISK_EXIT
 
         child.start_failure = why
-        failed = [self._failed_start(each) for each in self._children.values() if each.start_failure]
         if exit_code != DISK_EXIT or not self._spec.restart:
             raise LocalClusterError(self._failed_start(child))
-        if len(failed) == len(self._children):
-            raise LocalClusterError("; ".join(failed))
+        self._give_up_if_none_is_left()
         log.warning("%s. The others go on without it, and it is tried again", self._failed_start(child))
         child.start_again_later(time.monotonic())
         self._announce_if_settled()
+
+    def _give_up_if_none_is_left(self) -> None:
+        failed = [each for each in self._children.values() if each.start_failure and not each.serving]
+        if len(failed) == len(self._children):
+            raise LocalClusterError("; ".join(map(self._failed_start, failed)))
 
     def _failed_start(self, child: Child) -> str:
         log_path = self._log_of(child.broker_id)

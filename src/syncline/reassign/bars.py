@@ -1,11 +1,11 @@
 """A moving picture of moves, as text: a bar for each new replica, and what each broker copies against its throttle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from syncline.reassign.amounts import rate_words, size_words, span_words
 from syncline.reassign.doctor import BrokerView, PartView
-from syncline.reassign.formulas import Part
+from syncline.reassign.formulas import Part, Role
 from syncline.reassign.progress import Row
 
 WIDTH: Final = 30
@@ -43,6 +43,12 @@ def is_known(row: Row, brokers: Mapping[int, BrokerView]) -> bool:
     return row.is_in_sync or (row.destination in brokers and brokers[row.destination].answers)
 
 
+def vague_parts(rows: Iterable[Row], brokers: Mapping[int, BrokerView]) -> set[Part]:
+    """Return the parts of which nobody knows how much is left: what a copy has, or needs, is unknown."""
+    vague = [row for row in rows if not row.is_in_sync and not (row.is_total_known and is_known(row, brokers))]
+    return {part for row in vague for part in (Part(row.leader, Role.SENDING), Part(row.destination, Role.RECEIVING))}
+
+
 def lines_of(
     rows: Sequence[Row],
     brokers: Mapping[int, BrokerView],
@@ -60,20 +66,21 @@ def lines_of(
         name = f"{row.key} -> {row.destination}".ljust(name_width)
         done = row.total_bytes if row.is_in_sync else min(row.done_bytes, row.total_bytes)
         share = 100.0 if row.total_bytes <= 0 else 100 * done / row.total_bytes
-        told = f"{share:5.1f}" if is_known(row, brokers) else f"{'?':>5}"
-        lines.append(
-            f"{name} |{bar(done, row.total_bytes)}| {told} % of {size_words(row.total_bytes):>7}  "
-            f"{state_of(row, brokers)}"
-        )
+        told = f"{share:5.1f}" if row.is_total_known and is_known(row, brokers) else f"{'?':>5}"
+        drawn = bar(done, row.total_bytes) if row.is_total_known else bar(0, 1)
+        total = size_words(row.total_bytes) if row.is_total_known else "?"
+        lines.append(f"{name} |{drawn}| {told} % of {total:>7}  {state_of(row, brokers)}")
     if len(ordered) > rows_max:
         lines.append(f"and {len(ordered) - rows_max} more replicas")
+    vague = vague_parts(rows, brokers)
     for part, view in parts.items():
         measured = view.measured_bytes_per_s
         speed = "-" if measured is None else rate_words(measured)
         left = ends.get(part)
         end = "unknown" if left is None else span_words(left)
+        remaining = "?" if part in vague else size_words(view.remaining_bytes)
         lines.append(
             f"broker {part.broker} {part.role:<9} {speed:>10} of {rate_words(view.quota_bytes_per_s)}, "
-            f"{size_words(view.remaining_bytes)} left, ends in {end}"
+            f"{remaining} left, ends in {end}"
         )
     return lines

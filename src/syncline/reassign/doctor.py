@@ -102,9 +102,10 @@ def diagnose(
     unless its broker says that nothing came before either.
     """
     unfinished = [copy for copy in copies if copy.remaining_bytes > 0]
-    # A destination that is down may hold all that was written; its move waits for it nevertheless.
+    # A destination that is down may hold all that was written, and nobody may know what a leader that is down had; the
+    # move waits for both nevertheless.
     down = _grouped((copy.destination, copy.key) for copy in copies if not _is_alive(brokers, copy.destination))
-    leaderless = _grouped((-1, copy.key) for copy in unfinished if not _is_alive(brokers, copy.leader))
+    leaderless = _grouped((-1, copy.key) for copy in copies if not _is_alive(brokers, copy.leader))
     findings = [Finding(Cause.NO_LEADER, broker, keys=keys) for broker, keys in leaderless.items()]
     findings += [
         Finding(Cause.DESTINATION_DOWN, broker, has=_silence(brokers, broker), keys=keys)

@@ -17,7 +17,10 @@ from syncline.reassign.plan_file import Target
 
 
 class Row(NamedTuple):
-    """One new replica: what it has of what it needs, and whether it is in sync."""
+    """One new replica: what it has of what it needs, and whether it is in sync.
+
+    What it needs is unknown, and `total_bytes` too small, while no replica that has everything says its size.
+    """
 
     key: TopicPartition
     destination: int
@@ -25,6 +28,7 @@ class Row(NamedTuple):
     done_bytes: int
     total_bytes: int
     is_in_sync: bool
+    is_total_known: bool = True
 
     @property
     def remaining_bytes(self) -> int:
@@ -77,6 +81,7 @@ def rows(state: ClusterState, keys: Iterable[TopicPartition]) -> list[Row]:
         running, partition = state.running.get(key), state.partitions.get(key)
         if running is None or partition is None:
             continue
+        is_total_known = any(Place(key, broker) in state.sizes for broker in (partition.leader, *partition.isr))
         found += [
             Row(
                 key,
@@ -85,6 +90,7 @@ def rows(state: ClusterState, keys: Iterable[TopicPartition]) -> list[Row]:
                 state.sizes.get(Place(key, broker), 0),
                 state.size_of(key),
                 broker in partition.isr,
+                is_total_known,
             )
             for broker in running.adding
         ]

@@ -1,6 +1,7 @@
 """Produce with acks=all: it waits for the in-sync set, and gets an answer whatever happens meanwhile."""
 
 import errno
+import gc
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from syncline.model.errors import ErrorCode
 from syncline.records.builder import BatchBuilder
 from syncline.wire.api import ApiKey
-from syncline.wire.produce import encode_produce_request, parse_produce_response
+from syncline.wire.produce import ProduceRequest, encode_produce_request, parse_produce_response
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -157,6 +158,30 @@ async def test_produce_answers_once_when_some_of_its_partitions_wait(world: Worl
         "later": ErrorCode.NONE,
         "never": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
+
+
+@pytest.mark.brokers(3)
+@pytest.mark.parametrize("partition_count", [2, 150], ids=["at-once", "in-steps"])
+async def test_produce_that_waits_keeps_no_list_of_what_it_brought(world: World, partition_count: int) -> None:
+    """Guards: where each batch of the request began, a hundred bytes a partition, until the last one was decided."""
+    await world.topic(replicas=(1, 2))
+    world.network.cut("broker-2", "broker-1")
+    client = await world.client()
+    partitions = [(index, batch()) for index in range(partition_count)]
+    parts = encode_produce_request(9, acks=-1, timeout_ms=30_000, topics=[("t", partitions)])
+    waiting = client.send(ApiKey.PRODUCE, 9, *parts)
+    await world.later(0.3)
+    kept = [each.topics for each in gc.get_objects() if isinstance(each, ProduceRequest)]
+    early = dict(client.answers)
+    world.network.heal("broker-2", "broker-1")
+    answer = parse_produce_response(await client.body(waiting), 9)
+
+    assert early == {}
+    assert not any(kept)
+    assert [row.error_code for row in answer.topics[0][1]] == [
+        ErrorCode.NONE,
+        *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (partition_count - 1),
+    ]
 
 
 @pytest.mark.brokers(3)

@@ -1,12 +1,12 @@
 """What a cluster is, for plans of moves: brokers, partitions, moves, and what each broker has on its disk."""
 
+import contextlib
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from syncline.cli.cluster_configs import BROKER
 from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
-from syncline.cli.target import REQUEST_TIMEOUT_S
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, TopicPartition
@@ -28,12 +28,10 @@ def read_cluster(
     *,
     with_sizes: bool = False,
     only_moving: bool = False,
-    patience_s: float = REQUEST_TIMEOUT_S,
 ) -> ClusterState:
     """Return the state of a cluster: of all topics, of these alone, or of those that move; unknown ones are missing.
 
-    Sizes take a request to every broker; one that does not answer within `patience_s` has none, and is silent. Raises
-    LocalClusterError.
+    Sizes take a request to every broker; one that does not answer has none, and is silent. Raises LocalClusterError.
     """
     # Moves first: one that ends between the two answers still runs here. The other way round it would have ended
     # elsewhere. That may also seem so because the controller says what moves, and any broker what it has applied.
@@ -68,7 +66,7 @@ def read_cluster(
         moves=moves,
         move_of=move_of,
     )
-    return _with_sizes(cluster, state, patience_s) if with_sizes else state
+    return _with_sizes(cluster, state) if with_sizes else state
 
 
 def read_ended(cluster: Direct, targets: Sequence[Target], *, with_sizes: bool = False) -> ClusterState:
@@ -148,21 +146,20 @@ def _owns_throttles(cluster: Direct, brokers: Iterable[int]) -> bool:
     return False
 
 
-def _with_sizes(cluster: Direct, state: ClusterState, patience_s: float) -> ClusterState:
+def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
     topics: dict[str, list[int]] = {}
     for key in state.partitions:
         topics.setdefault(key.topic, []).append(key.partition)
     fields = {"topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()]}
     sizes: dict[Place, int] = {}
     log_dirs: dict[Place, Copies] = {}
-    brokers = dict(state.brokers)
+    answers = _sizes_of(cluster, state.brokers, fields)
+    if len(answers) < len(state.brokers):
+        # While one was waited for, the others went on: the sizes of a look must be of one moment, or rates are wrong.
+        answers = _sizes_of(cluster, answers, fields)
+    brokers = {broker: known._replace(is_silent=broker not in answers) for broker, known in state.brokers.items()}
     failed = set()
-    for broker, known in state.brokers.items():
-        try:
-            answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, fields, patience_s)
-        except BrokerSilentError:
-            brokers[broker] = known._replace(is_silent=True)
-            continue
+    for broker, answer in answers.items():
         usable_bytes = -1
         directories = []
         for directory in answer.results:
@@ -173,7 +170,7 @@ def _with_sizes(cluster: Direct, state: ClusterState, patience_s: float) -> Clus
             directories.append(str(directory.log_dir))
             usable_bytes = max(usable_bytes, int(getattr(directory, "usable_bytes", -1)))
             _take(broker, directory, sizes, log_dirs)
-        brokers[broker] = known._replace(
+        brokers[broker] = brokers[broker]._replace(
             usable_bytes=usable_bytes,
             directories=tuple(directories),
             nothing_received_s=_seconds(getattr(answer, "nothing_received_ms", NONE)),
@@ -186,6 +183,15 @@ def _with_sizes(cluster: Direct, state: ClusterState, patience_s: float) -> Clus
         log_dirs=log_dirs,
         failed_directories=frozenset(failed),
     )
+
+
+def _sizes_of(cluster: Direct, brokers: Iterable[int], fields: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the answers of those brokers that give one."""
+    answers = {}
+    for broker in brokers:
+        with contextlib.suppress(BrokerSilentError):
+            answers[broker] = cluster.ask_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, fields)
+    return answers
 
 
 def _seconds(duration_ms: int) -> float | None:

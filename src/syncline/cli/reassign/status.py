@@ -21,7 +21,7 @@ from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
 from syncline.reassign import texts
 from syncline.reassign.amounts import parse_capacity, parse_percent, parse_span_s, quoted, rate_words
-from syncline.reassign.bars import is_known, lines_of, state_of
+from syncline.reassign.bars import is_known, lines_of, state_of, vague_parts
 from syncline.reassign.cluster_state import ClusterState, MoveState
 from syncline.reassign.doctor import BrokerView, Finding, PartView, diagnose, sentence, waiting_parts, without_chance
 from syncline.reassign.eta import Ends
@@ -45,8 +45,8 @@ LOOK_S: Final = 1.0
 WATCH_S: Final = 1.0
 # Over how long rates are measured while somebody watches.
 RATE_S: Final = 5.0
-# How long each broker may take to say what it has.
-SIZES_S: Final = 5.0
+# How long each broker may take to answer: less than a session lasts, after which a paused one is down.
+PATIENCE_S: Final = 5.0
 
 
 class _Look(NamedTuple):
@@ -85,7 +85,7 @@ class _Watch:
 
     def look(self) -> None:
         """Look once more, and compare with the looks before."""
-        state = read_cluster(self._cluster, only_moving=True, with_sizes=True, patience_s=SIZES_S)
+        state = read_cluster(self._cluster, only_moving=True, with_sizes=True)
         topics = {key.topic for key in state.running}
         # Throttles may change while a move runs, and asking for them is cheap beside the sizes.
         throttles = read_throttles(self._cluster, state, topics) if topics else Throttles({}, {})
@@ -149,7 +149,7 @@ def status(
     from syncline.cli.signals import interruptible
 
     interruptible()
-    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with Direct(bootstrap_of(bootstrap, data), PATIENCE_S) as cluster:
         seen = _Watch(cluster)
         began_s = time.monotonic()
         seen.look()
@@ -278,6 +278,7 @@ def _show(seen: _Watch, *, is_watching: bool, as_json: bool) -> None:
 def _facts(seen: _Watch) -> dict[str, Any]:
     state = seen.state
     ends = seen.left_of_parts()
+    vague = vague_parts(seen.rows, seen.brokers)
     return {
         "replicas": [
             {
@@ -285,7 +286,7 @@ def _facts(seen: _Watch) -> dict[str, Any]:
                 "partition": row.key.partition,
                 "destination": row.destination,
                 "done_bytes": row.done_bytes if is_known(row, seen.brokers) else None,
-                "total_bytes": row.total_bytes,
+                "total_bytes": row.total_bytes if row.is_total_known else None,
                 "state": state_of(row, seen.brokers),
                 "move": state.move_of.get(row.key) or None,
             }
@@ -295,7 +296,7 @@ def _facts(seen: _Watch) -> dict[str, Any]:
             {
                 "broker": part.broker,
                 "role": part.role.value,
-                "remaining_bytes": view.remaining_bytes,
+                "remaining_bytes": None if part in vague else view.remaining_bytes,
                 "measured_bytes_per_s": view.measured_bytes_per_s,
                 "quota_bytes_per_s": None if math.isinf(view.quota_bytes_per_s) else view.quota_bytes_per_s,
                 "eta_s": ends[part],

@@ -207,6 +207,9 @@ class ProduceOperation:
         elif timeout_ms <= 0:
             self.expired(0)
         else:
+            # Lists of what it brought take more memory than its bytes, and only those are counted while it waits.
+            self._produce.topics.clear()
+            self._closed.clear()
             self._request.connection.hold(self._size_bytes)
             now_ms = self._parked_ms = self._producing.clock.mono_ms()
             self._bucket = self._producing.deadlines.park(self, now_ms + timeout_ms, timeout_ms)
