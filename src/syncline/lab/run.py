@@ -95,11 +95,11 @@ def as_json(story: Story) -> dict[str, Any]:
             {
                 "number": step.number,
                 "text": step.text,
-                "at_s": round(step.end_s, 3),
+                "at_s": round(step.end_s - story.first_s, 3),
                 "notes": step.notes,
                 "replicas": {str(broker_id): asdict(replica) for broker_id, replica in step.replicas.items()},
             }
             for step in story.steps
         ],
-        "marks": [asdict(mark) for mark in story.marks],
+        "marks": [{**asdict(mark), "at_s": round(mark.at_s - story.first_s, 3)} for mark in story.marks],
     }
