@@ -37,6 +37,11 @@ def test_this_machine_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"java", "host", "room"} < found.keys()
 
 
+def test_numbers_have_the_right_noun() -> None:
+    """A new cluster has one topic, not "1 topics"."""
+    assert (doctor._counted(1, "topic"), doctor._counted(3, "broker")) == ("1 topic", "3 brokers")
+
+
 @pytest.mark.parametrize(
     ("version", "state"), [((3, 10, 1), State.FAILED), ((3, 13, 0), State.OK), ((3, 15, 0), State.WARNING)]
 )

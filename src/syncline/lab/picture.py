@@ -43,8 +43,7 @@ class Span:
 
 
 def _axis(story: Story) -> StepAxis:
-    first_s = story.steps[0].start_s if story.steps else 0.0
-    return StepAxis([first_s, *(step.end_s for step in story.steps)], _LEFT, _RIGHT, step_px_min=_STEP_MIN)
+    return StepAxis([story.first_s, *(step.end_s for step in story.steps)], _LEFT, _RIGHT, step_px_min=_STEP_MIN)
 
 
 def draw(scenario: Scenario, runs: Sequence[Story]) -> str:

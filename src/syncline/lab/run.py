@@ -1,7 +1,8 @@
 """Playing scenarios: each mode on its own cluster."""
 
+import difflib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +41,10 @@ COMMON: Final[Mapping[str, str]] = {
 def scenario_of(name: str) -> Scenario:
     """Return a scenario by its name."""
     if name not in NAMES:
-        raise LabError(f"there is no scenario {name!r}. `syncline lab list` shows them: {', '.join(NAMES)}, lag-modes.")
+        known = (*NAMES, "lag-modes")
+        raise LabError(
+            f"there is no scenario {name!r}.{_meant(name, known)} `syncline lab list` shows them: {', '.join(known)}."
+        )
     found: Scenario = import_module(f"syncline.lab.{NAMES[name]}").SCENARIO
     return found
 
@@ -49,8 +53,14 @@ def modes_of(name: str, known: Mapping[str, str], requested: Sequence[str] | Non
     """Return the modes to play: the requested ones, or all."""
     for mode in requested or ():
         if mode not in known:
-            raise LabError(f"{name} has no mode {mode!r}. It has: {', '.join(known)}.")
-    return list(requested or known)
+            raise LabError(f"{name} has no mode {mode!r}.{_meant(mode, known)} It has: {', '.join(known)}.")
+    # A mode that was named twice is played once: the picture has one panel for each.
+    return list(dict.fromkeys(requested or known))
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def run(scenario: Scenario, mode: str, say: Callable[[str], object], *, logs_to: Path | None = None) -> Story:
@@ -95,11 +105,11 @@ def as_json(story: Story) -> dict[str, Any]:
             {
                 "number": step.number,
                 "text": step.text,
-                "at_s": round(step.end_s, 3),
+                "at_s": round(step.end_s - story.first_s, 3),
                 "notes": step.notes,
                 "replicas": {str(broker_id): asdict(replica) for broker_id, replica in step.replicas.items()},
             }
             for step in story.steps
         ],
-        "marks": [asdict(mark) for mark in story.marks],
+        "marks": [{**asdict(mark), "at_s": round(mark.at_s - story.first_s, 3)} for mark in story.marks],
     }

@@ -114,6 +114,11 @@ class Story:
     outcome: Outcome = Outcome("the run did not finish", is_expected=False)
     lasted_s: float = 0.0
 
+    @property
+    def first_s(self) -> float:
+        """Return when the first step began: readers count from there, not from the start of the brokers."""
+        return self.steps[0].start_s if self.steps else 0.0
+
 
 class Stage:
     """The brokers and clients of one run, as its scenario uses them."""
@@ -152,7 +157,7 @@ class Stage:
             self.look()
             step.end_s = self.now_s
             step.replicas = dict(self.replicas)
-        for line in lines_of(step, self.story.lanes):
+        for line in lines_of(step, self.story.lanes, first_s=self.story.first_s):
             self._say(line)
 
     def look(self) -> dict[int, Replica]:
@@ -317,21 +322,24 @@ def named(broker_id: int, lanes: Mapping[int, str]) -> str:
     return f"{name} (broker {broker_id})" if name else f"broker {broker_id}"
 
 
-def lines_of(step: Step, lanes: Mapping[int, str]) -> Iterator[str]:
-    """Yield a step as lines for a terminal: its text, its notes, each replica."""
-    yield f"{step.number:>3}. {step.text}   [{step.end_s:.2f} s]"
+def lines_of(step: Step, lanes: Mapping[int, str], *, first_s: float) -> Iterator[str]:
+    """Yield a step as lines for a terminal: its text and when it ended after `first_s`, its notes, each replica."""
+    yield f"{step.number:>3}. {step.text}   [{step.end_s - first_s:.2f} s]"
     for note in step.notes:
         yield f"       ({note})"
     width = max(len(named(broker_id, lanes)) for broker_id in lanes)
+    # A mark is never above the log end of its replica.
+    digits = max((len(str(each.log_end)) for each in step.replicas.values()), default=0)
     for broker_id, replica in step.replicas.items():
-        yield f"       {named(broker_id, lanes):<{width}}  {described(replica)}"
+        yield f"       {named(broker_id, lanes):<{width}}  {described(replica, digits)}"
 
 
-def described(replica: Replica) -> str:
-    """Return a replica in one line."""
+def described(replica: Replica, digits: int = 0) -> str:
+    """Return a replica in one line; offsets take the room of at least `digits`."""
+    room = max(3, digits)
+    where = f"LEO {replica.log_end:<{room}} HW {replica.high_watermark:<{room}} epochs {replica.history}"
     if replica.state != "running":
-        return f"{replica.state:<9} LEO {replica.log_end:<3} HW {replica.high_watermark:<3} epochs {replica.history}"
-    where = f"LEO {replica.log_end:<3} HW {replica.high_watermark:<3} epochs {replica.history}"
+        return f"{replica.state:<9} {where}"
     if replica.leads:
         return f"leader    {where}   leader epoch {replica.leader_epoch}, ISR {list(replica.isr)}"
     return f"{replica.role or '-':<9} {where}"

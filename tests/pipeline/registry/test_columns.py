@@ -84,16 +84,20 @@ def test_what_confluents_clients_write_is_read_and_the_other_way_round(spark, ki
 
 @spark_test
 def test_failure_in_a_task_is_a_sentence(spark) -> None:
-    """Of ours, within Spark's words; and permissive, the value is null."""
+    """Of ours, within Spark's words and without frames of our code; and permissive, the value is null."""
     with schema_server() as server:
         server.register("orders-value", {"schema": ORDER})
         registry = SchemaRegistry(server.url)
         plain = spark.createDataFrame([(b'{"id":1}',)], "value binary")
-        with pytest.raises(Exception, match="FramingError: the value begins with 0x7b"):
+        with pytest.raises(Exception, match="FramingError: the value begins with 0x7b") as unread:
             plain.select(registry.decoded("value", subject="orders-value")).collect()
+        wrong = plain.selectExpr("named_struct('ident', 1L) as order")
+        with pytest.raises(Exception, match="ValueRefused: a row does not fit schema") as unwritten:
+            wrong.select(registry.encoded("order", subject="orders-value")).collect()
         quiet = plain.select(registry.decoded("value", subject="orders-value", mode="permissive").alias("order"))
 
         assert quiet.collect()[0].order is None
+        assert "Traceback" not in str(unread.value) + str(unwritten.value)
 
 
 def _decoder(server: Any, mode: Any) -> Decoder:

@@ -250,8 +250,9 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(topics, bootstrap) -> N
             [pa.record_batch({"value": value, "topic": pa.array([None], pa.string())})],
             Task(topic, 0, 1),
         )
-    with pytest.raises(
-        PipelineError, match=r"topic no-such does not exist on .*: create it first, or correct its name"
-    ):
+    missing = (
+        "topic no-such does not exist on .*: create it first, or correct its name in the option or the column topic"
+    )
+    with pytest.raises(PipelineError, match=missing):
         write(options_of(bootstrap, "no-such"), batches_of([b"v"]), Task(topic, 0, 2))
     assert values_in(bootstrap, topic) == []

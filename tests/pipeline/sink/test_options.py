@@ -50,7 +50,7 @@ def test_options_reach_what_they_are_for_in_any_case() -> None:
     ("given", "sentence"),
     [
         pytest.param({"topik": "t"}, "option topik does not exist; did you mean topic?", id="misspelled"),
-        pytest.param({"subscribe": "t"}, "option subscribe does not exist; known are bootstrap, topic", id="reading"),
+        pytest.param({"subscribe": "t"}, "name the topic to write to in the option topic", id="reading"),
         pytest.param(
             {"kafka.compresion.type": "lz4"}, "did you mean kafka.compression.type?", id="misspelled configuration"
         ),

@@ -8,7 +8,7 @@ import pytest
 
 from syncline.model.ids import TopicPartition
 from syncline.pipeline.client.cluster import Cluster
-from syncline.pipeline.errors import OptionError
+from syncline.pipeline.errors import DataLossError, OptionError
 from syncline.pipeline.source.data_loss import Gap, GapReason, gap_rows
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.planning import whole_batch
@@ -103,6 +103,37 @@ def test_offsets_outside_of_the_log_are_rows(broker, plan, places, gaps, kept) -
 
     assert _gaps(rows) == gaps
     assert [row["offset"] for row in rows if row["gap"] is None] == kept
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("places", "sentence"),
+    [
+        pytest.param(
+            {"startingOffsets": '{"%s": {"0": 50}}'},
+            "startingOffsets names offset 50 of .*-0, which holds the offsets from 5 below 10",
+            id="start above the log",
+        ),
+        pytest.param(
+            {"endingOffsets": '{"%s": {"0": 3}}'},
+            "endingOffsets names offset 3 of .*-0, which holds the offsets from 5 below 10",
+            id="end below the log",
+        ),
+    ],
+)
+def test_one_place_outside_of_the_log_is_loss_and_no_contradiction(
+    broker, bootstrap: str, plan, places, sentence: str
+) -> None:
+    """The other end is where the log is: the user wrote no order of the two that could be wrong."""
+    topic = broker.topic()
+    broker.produce(topic, _records(10))
+    broker.delete_records(topic, 0, 5)
+    given = {"subscribe": topic, **{name: text % topic for name, text in places.items()}}
+    options = SourceOptions.parse({"bootstrap": bootstrap, **given}, streaming=False)
+    with Cluster(options.client) as cluster, pytest.raises(DataLossError, match=sentence):
+        whole_batch(cluster, options)
+
+    assert plan(**given)() == []
 
 
 @pytest.mark.process

@@ -20,6 +20,8 @@ MINIMUM = {"kafka.bootstrap.servers": "a:9092", "subscribe": "flights"}
         pytest.param("kafka.compression.type", "is for writing", id="of a producer"),
         pytest.param("isolation.level", "did you mean kafka.isolation.level", id="without kafka"),
         pytest.param("maxOffsetPerTrigger", "did you mean maxOffsetsPerTrigger", id="ours"),
+        pytest.param("topic", "name the topics to read in the option subscribe", id="of a writer"),
+        pytest.param("path", "name the topics to read in the option subscribe", id="load with an argument"),
     ],
 )
 def test_names_that_do_not_exist_are_refused_with_the_right_one(name: str, message: str) -> None:

@@ -115,7 +115,7 @@ def test_planning_says_which_starting_places_cannot_be(broker, plan) -> None:
     topic = broker.topic()
     broker.produce(topic, _records(2))
 
-    with pytest.raises(OptionError, match="has no record at or after the starting timestamp"):
+    with pytest.raises(OptionError, match=f"there is no record at or after the starting timestamp in {topic}-0"):
         plan(subscribe=topic, startingTimestamp="1600000000099")
     with pytest.raises(OptionError, match="missing: none; not read"):
         plan(assign=f'{{"{topic}": [0]}}', startingOffsets=f'{{"{topic}": {{"0": 0, "9": 0}}}}')

@@ -109,7 +109,7 @@ class Cluster:
         if missing:
             raise BrokerError(
                 f"topic {', '.join(missing)} does not exist on {self.settings.bootstrap_text}: "
-                "create it first, or correct its name in the option subscribe, assign or topic"
+                "create it first, or correct its name in the option or the column topic"
             )
         return tuple(TopicPartition(name, index) for name in names for index in sorted(found[name].leaders))
 

@@ -219,7 +219,11 @@ def brokers(options: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("brokers", State.FAILED, str(error), _advice(error))
         return
     count = sum(not topic.is_internal for topic in topics.values())
-    yield Finding("brokers", State.OK, f"{settings.bootstrap_text} answers: {len(addresses)} brokers, {count} topics")
+    yield Finding(
+        "brokers",
+        State.OK,
+        f"{settings.bootstrap_text} answers: {_counted(len(addresses), 'broker')}, {_counted(count, 'topic')}",
+    )
     for number, (name, port) in sorted(addresses.items()):
         subject, found = f"broker {number}", f"advertised as {name}:{port}"
         try:
@@ -300,6 +304,10 @@ def run_task(master: str) -> None:
 
 def _same(batches: Iterator[object]) -> Iterator[object]:
     return batches
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _text(version: tuple[int, ...] | list[int]) -> str:

@@ -5,7 +5,7 @@ one. A `kafka.*` name must be a configuration of Kafka's consumers, for readers,
 """
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NoReturn
 
 from syncline.pipeline.errors import OptionError
@@ -30,8 +30,15 @@ def check_kafka(
     raise OptionError(f"option {name} does not exist: Kafka's {kind} have no configuration {plain}{hint}")
 
 
-def refuse_unknown(name: str, names: Iterable[str], configurations: Collection[str]) -> NoReturn:
-    """Raise `OptionError` for a name, in small letters, that is none of `names`."""
+def refuse_unknown(
+    name: str, names: Iterable[str], configurations: Collection[str], instead: Mapping[str, str]
+) -> NoReturn:
+    """Raise `OptionError` for a name, in small letters, that is none of `names`.
+
+    `instead` says what to do about names that are usual elsewhere, as the name of another option would mislead.
+    """
+    if name in instead:
+        raise OptionError(f"option {name} does not exist: {instead[name]}")
     by_lower_name = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name, by_lower_name, n=1)
     if name in configurations:

@@ -8,7 +8,7 @@ The type of a decoded column is that of one schema, the reader's: by default the
 made. Values written with other schemas are read by the rules of their kind; workers fetch those when they meet them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from syncline.pipeline.errors import OptionError, PipelineError
 from syncline.pipeline.registry import framing
 from syncline.pipeline.registry.kinds import Kind, RegisteredSchema, SchemaError, ValueRefused, spark_type
 from syncline.pipeline.registry.schemas import Registry, UnknownSchemaError
+from syncline.pipeline.tracebacks import plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -52,7 +53,7 @@ class SchemaRegistry:
         if mode not in _MODES:
             raise OptionError(f"the mode is {mode!r}; it is one of {', '.join(_MODES)}")
         decoder = Decoder(self._registry, self._registry.of_subject(subject, version), message, mode)
-        return arrow_udf(decoder.decode, spark_type(decoder.arrow_type))(column)
+        return arrow_udf(_in_task(decoder.decode), spark_type(decoder.arrow_type))(column)
 
     def encoded(
         self,
@@ -68,11 +69,24 @@ class SchemaRegistry:
         """
         from pyspark.sql.functions import arrow_udf
 
-        return arrow_udf(Encoder(self._registry.of_subject(subject, version), message).encode, "binary")(column)
+        encoder = Encoder(self._registry.of_subject(subject, version), message)
+        return arrow_udf(_in_task(encoder.encode), "binary")(column)
 
     def register(self, subject: str, schema: str, kind: Literal["AVRO", "JSON", "PROTOBUF"] = "AVRO") -> int:
         """Register a schema for a subject, unless it is there, and return its id. Raises SchemaError."""
         return self._registry.registered(subject, kind, schema).schema_id
+
+
+def _in_task(turn: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """Return the function for Spark's workers, from which our errors reach the user without a traceback."""
+
+    def turned(column: pa.Array) -> pa.Array:
+        with plainly():
+            return turn(column)
+
+    # Spark names the column after the function.
+    turned.__name__ = turn.__name__
+    return turned
 
 
 def kind_of(schema: RegisteredSchema, message: str | None) -> Kind:

@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 _NAMES: Final = ("bootstrap", "topic", "deliveryGuarantee", "includeHeaders")
 _SPARKS: Final = ("checkpointlocation", "queryname", "path")
 _ALL_NAMES: Final = (*_NAMES, *(KAFKA + name for name in USED), *OWN_NAMES)
+# What a reader needs.
+_INSTEAD: Final = dict.fromkeys(
+    ("subscribe", "subscribepattern", "assign", "topics"), "name the topic to write to in the option topic"
+)
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _ALL_NAMES}
 
 EXACTLY_ONCE: Final = "exactly-once"
@@ -72,7 +76,7 @@ def _check_names(options: Mapping[str, str]) -> None:
             # `security_options` judges those of its own.
             continue
         if not name.startswith(KAFKA):
-            refuse_unknown(name, _ALL_NAMES, PRODUCER)
+            refuse_unknown(name, _ALL_NAMES, PRODUCER, _INSTEAD)
         config = name.removeprefix(KAFKA)
         if config in REFUSED:
             raise OptionError(f"option {name} is not supported: {REFUSED[config]}")

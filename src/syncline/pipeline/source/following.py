@@ -18,6 +18,7 @@ from syncline.pipeline.client.cluster import Cluster
 from syncline.pipeline.client.offsets import EARLIEST, LATEST
 from syncline.pipeline.source.offsets import Position
 from syncline.pipeline.source.presence import Present
+from syncline.pipeline.source.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ class Course:
     losses: tuple[str, ...]
 
 
-def continued(read: Position, seen: Seen) -> Course:
-    """Return how a stream that has read to `read` goes on with what exists now."""
+def continued(read: Position, seen: Seen, topics: Topics) -> Course:
+    """Return how a stream of `topics` that has read to `read` goes on with what exists of them now."""
     starts: dict[TopicPartition, int] = {}
     fresh: list[TopicPartition] = []
-    losses = [*topics_lost(read, seen.present)]
+    losses = [*topics_lost(read, seen.present, topics)]
     recreated = {topic for topic, id_ in seen.present.ids.items() if read.is_other_topic(topic, id_)}
     for place, end in seen.ends.items():
         if place.topic in recreated or place not in read.offsets:
@@ -58,20 +59,28 @@ def continued(read: Position, seen: Seen) -> Course:
                 fresh.append(place)
     losses += [
         f"{place} was read to offset {offset} and no longer exists"
+        if topics.chooses(place)
+        else f"{place} was read to offset {offset}, and the option assign no longer names it"
         for place, offset in read.offsets.items()
         if place.topic in seen.present.ids and place.topic not in recreated and place not in seen.ends
     ]
     return Course(starts, tuple(fresh), tuple(losses))
 
 
-def topics_lost(read: Position, present: Present) -> tuple[str, ...]:
-    """Return a sentence for each topic that no longer exists, or that is another topic by the same name."""
-    topics = sorted({place.topic for place in read.offsets})
-    gone = [f"topic {topic} no longer exists" for topic in topics if topic not in present.ids]
+def topics_lost(read: Position, present: Present, topics: Topics) -> tuple[str, ...]:
+    """Return a sentence for each topic of `read` that is not there: gone, replaced by another, or not asked for."""
+    known = sorted({place.topic for place in read.offsets})
+    gone = [
+        f"topic {topic} no longer exists"
+        if topics.read(topic)
+        else f"topic {topic} is in the checkpoint, and the options no longer name it"
+        for topic in known
+        if topic not in present.ids
+    ]
     replaced = [
         f"topic {topic} was deleted and created again: the query has read the topic with the id {read.ids[topic]}, "
         f"and now it has the id {present.ids[topic]}"
-        for topic in topics
+        for topic in known
         if read.is_other_topic(topic, present.ids.get(topic, ""))
     ]
     return (*gone, *replaced)

@@ -11,7 +11,6 @@ from syncline.pipeline.errors import OptionError
 from syncline.pipeline.source.data_loss import Gap, GapReason
 from syncline.pipeline.source.options import SourceOptions
 from syncline.pipeline.source.places import written
-from syncline.pipeline.source.topics import Topics
 
 
 def topics_gone(options: SourceOptions, ids: Mapping[str, str]) -> dict[str, str]:
@@ -19,7 +18,7 @@ def topics_gone(options: SourceOptions, ids: Mapping[str, str]) -> dict[str, str
 
     Raises `OptionError` for one that the query does not read.
     """
-    unread = sorted(topic for topic in options.topic_ids if not _reads(options.topics, topic))
+    unread = sorted(topic for topic in options.topic_ids if not options.topics.read(topic))
     if unread:
         raise OptionError(f"option topicIds names {', '.join(unread)}, which the query does not read")
     gone = {}
@@ -52,8 +51,3 @@ def gaps_of(options: SourceOptions, gone: Iterable[str], present: Sequence[Topic
             start, end = starts.get(place, 0), ends.get(place)
             if end is None or start < end:
                 yield Gap(place, start, end, GapReason.TOPIC_GONE)
-
-
-def _reads(topics: Topics, name: str) -> bool:
-    is_matched = topics.pattern is not None and topics.pattern.matches(name)
-    return is_matched or name in topics.names or any(place.topic == name for place in topics.assigned)

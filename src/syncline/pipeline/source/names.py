@@ -76,6 +76,9 @@ _FORBIDDEN: Final = {
     "kafka.interceptor.classes": "the source runs no Java classes; remove it",
 }
 
+# What a writer needs, and what `load("flights")` sets.
+_INSTEAD: Final = dict.fromkeys(("topic", "topics", "path"), "name the topics to read in the option subscribe")
+
 
 def known(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options under the names of this page, whatever their case: Spark lowers it on some of its ways."""
@@ -93,7 +96,7 @@ def check(options: Mapping[str, str], *, streaming: bool) -> None:
         if name.startswith(KAFKA):
             check_kafka(name, "consumers", kafka_names.READER, kafka_names.PRODUCER)
         elif name not in _NAMES:
-            refuse_unknown(name, _NAMES, kafka_names.READER)
+            refuse_unknown(name, _NAMES, kafka_names.READER, _INSTEAD)
         if streaming and name in _BATCH_ONLY:
             raise OptionError(
                 f"option {name} is for batch queries: a stream has no end; "

@@ -16,7 +16,7 @@ from syncline.pipeline.source.data_loss import Gap, GapReason, report_loss
 from syncline.pipeline.source.identities import gaps_of, topics_gone
 from syncline.pipeline.source.lag import mean_record_bytes
 from syncline.pipeline.source.options import SourceOptions
-from syncline.pipeline.source.places import EveryPartition, Place, Side, without
+from syncline.pipeline.source.places import EveryPartition, Place, Side, without, written
 from syncline.pipeline.source.presence import check_present, present_settled
 from syncline.pipeline.source.ranges import OffsetRange, divide
 
@@ -66,15 +66,9 @@ def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
     present = found.without(gone)
     check_present(present, options, without=gone)
     starting, ending = without(options.starting, gone), without(options.ending, gone)
+    _check_order(written(starting), written(ending))
     starts = resolve(cluster, options, present.places, starting, "starting")
     ends = resolve(cluster, options, present.places, ending, "ending")
-    for place in present.places:
-        # By time, both ends may lie beyond the last record: then there is nothing to read, and no error.
-        if starts[place] > ends[place] and not (options.starting.by_time or options.ending.by_time):
-            raise OptionError(
-                f"{place} would be read from offset {starts[place]} to {ends[place]}: "
-                "endingOffsets must not be below startingOffsets"
-            )
     low = within_log(cluster, options, starting, starts, "starting")
     high = within_log(cluster, options, ending, ends, "ending")
     for place, wanted in starts.items():
@@ -83,6 +77,20 @@ def bounds_of(cluster: Cluster, options: SourceOptions) -> Bounds:
         if high[place] < ends[place]:
             gaps.append(Gap(place, max(high[place], wanted), ends[place], GapReason.CUT))
     return Bounds(present.ids, low, high, tuple(gap for gap in gaps if gap.end is None or gap.start < gap.end))
+
+
+def _check_order(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    """Raise `OptionError` where a user wrote an end below a start.
+
+    Any other start above its end is no contradiction of options: the log lacks what they name, as `within_log` reports,
+    or by time both ends lie beyond the last record, and there is nothing to read.
+    """
+    for place in sorted(starts.keys() & ends.keys()):
+        if starts[place] > ends[place]:
+            raise OptionError(
+                f"{place} would be read from offset {starts[place]} to {ends[place]}: "
+                "endingOffsets must not be below startingOffsets"
+            )
 
 
 def _record_bytes(cluster: Cluster, options: SourceOptions, bounds: Bounds) -> Mapping[TopicPartition, float]:
@@ -115,7 +123,7 @@ def resolve(
     if late:
         if side == "starting" and options.when_no_time_matches == "error":
             raise OptionError(
-                f"{', '.join(map(str, late))} has no record at or after the starting timestamp: "
+                f"there is no record at or after the starting timestamp in {', '.join(map(str, sorted(late)))}: "
                 "set startingOffsetsByTimestampStrategy to latest, or choose an earlier time"
             )
         found |= cluster.offsets(dict.fromkeys(late, LATEST))
@@ -131,13 +139,13 @@ def within_log(
     """
     if isinstance(wanted, EveryPartition) or wanted.by_time:
         return dict(offsets)
-    written = [place for place in offsets if wanted.values[place] >= 0]
+    named = [place for place in offsets if wanted.values[place] >= 0]
     # An ending offset is as far as this client may read; to start above an open transaction is no mistake.
     committed = None if side == "ending" else False
-    lows = cluster.offsets(dict.fromkeys(written, EARLIEST)) if written else {}
-    highs = cluster.offsets(dict.fromkeys(written, LATEST), read_committed=committed) if written else {}
+    lows = cluster.offsets(dict.fromkeys(named, EARLIEST)) if named else {}
+    highs = cluster.offsets(dict.fromkeys(named, LATEST), read_committed=committed) if named else {}
     moved = {}
-    for place in sorted(written):
+    for place in sorted(named):
         low, high = lows[place], max(lows[place], highs[place])
         if not low <= offsets[place] <= high:
             what = (

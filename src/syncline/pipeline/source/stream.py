@@ -78,7 +78,7 @@ class Stream:
         read = from_json(start)
         self._seen = self._target or ends_of(self.cluster, self._present(read))
         seen = without_false_losses(self.cluster, read, self._seen)
-        course = continued(read, seen)
+        course = continued(read, seen, self.options.topics)
         self._report(course)
         is_first = start == self._initial
         begins = beginnings(self.cluster, course)
@@ -143,7 +143,9 @@ class Stream:
     def _present(self, read: Position) -> Present:
         """Return what exists; that a topic is gone must be sure if it is news."""
         return present_settled(
-            self.cluster, self.options, lambda found: self._reported.issuperset(topics_lost(read, found))
+            self.cluster,
+            self.options,
+            lambda found: self._reported.issuperset(topics_lost(read, found, self.options.topics)),
         )
 
     def _still_there(self, goal: Position) -> dict[TopicPartition, int]:
@@ -151,7 +153,7 @@ class Stream:
         found = self.cluster.describe({place.topic for place in goal.offsets})
         places = {TopicPartition(name, index) for name, topic in found.items() for index in topic.leaders}
         present = Present(tuple(sorted(places)), {name: topic.id for name, topic in found.items()})
-        losses = list(topics_lost(goal, present))
+        losses = list(topics_lost(goal, present, self.options.topics))
         kept = {
             place: end
             for place, end in goal.offsets.items()

@@ -26,6 +26,11 @@ class Topics:
             return self.pattern.matches(place.topic)
         return place in self.assigned if self.assigned else place.topic in self.names
 
+    def read(self, name: str) -> bool:
+        """Return whether a topic of this name would be read, at least one partition of it."""
+        is_matched = self.pattern is not None and self.pattern.matches(name)
+        return is_matched or name in self.names or any(place.topic == name for place in self.assigned)
+
 
 def topics_of(options: Mapping[str, str]) -> Topics:
     """Return which topics to read; raise `OptionError` unless one option says so in a way that makes sense."""
