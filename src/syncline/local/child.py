@@ -11,7 +11,7 @@ from syncline.local.layout import Deaths
 
 RESTART_DELAY_S: Final = 0.2
 RESTART_DELAY_S_MAX: Final = 5.0
-# A broker that ran for this long before it died is restarted without delay.
+# A broker that ran for this long before it died waits for its restart no longer than `RESTART_DELAY_S`.
 STABLE_AFTER_S: Final = 10.0
 
 
