@@ -1,7 +1,7 @@
 """`why` and `isr`: a partition's past in sentences, its present in a table, and one sentence per refusal."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from syncline.local.control_secret import ensure_secret
 from syncline.local.layout import Layout
 from tests.cli.terminal import as_json, call, refusal, refused, succeed
 from tests.cluster import LocalCluster
+from tests.patience import eventually
 
 pytestmark = pytest.mark.process
 
@@ -55,6 +56,17 @@ def test_why_refuses_in_a_sentence(
     asked = [each.format(topic=any_topic) for each in arguments]
 
     assert complaint in refused("why", *asked, *at)
+
+
+def test_why_tells_of_a_topic_that_was_deleted(make_topic: Callable[..., str], at: tuple[str, str]) -> None:
+    """It says when, as long as it looks back so far, and knows which partitions there were."""
+    topic = make_topic(2)
+    succeed("topics", "delete", topic, *at)
+    told = eventually(lambda: call("why", f"{topic}:1", *at), lambda text: "was deleted at" in text)
+
+    assert told.startswith(f"{topic}-1: deleted at ")
+    assert [each["effect"] for each in as_json("why", f"{topic}:0", *at)["findings"]] == ["topic-deleted"]
+    assert "has partitions 0 to 1, not 2" in refused("why", f"{topic}:2", *at)
 
 
 def test_why_without_the_journal_says_what_is_missing(

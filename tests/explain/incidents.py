@@ -14,6 +14,7 @@ from .witnesses import (
     SILENT,
     Why,
     Witnesses,
+    deleted,
     elected,
     held,
     joined,
@@ -609,6 +610,12 @@ def move_cancelled_and_repeated() -> Witnesses:
 def created_partition() -> Witnesses:
     """The first election is the partition's beginning, and no change of its leader."""
     return [elected(-1, 1, 9_000, Why(Reason.CREATED, {}))]
+
+
+@incident(None)
+def topic_deleted() -> Witnesses:
+    """An administrator wanted it; another topic was deleted as well."""
+    return [deleted(4_000, "others"), deleted(9_000)]
 
 
 @incident(None)

@@ -66,6 +66,7 @@ def test_what_was_over_before_the_partition_was_created_is_not_told() -> None:
     [
         pytest.param(incidents.quiet_partition, [], id="quiet"),
         pytest.param(incidents.created_partition, [], id="created"),
+        pytest.param(incidents.topic_deleted, [Effect.DELETED], id="deleted"),
         pytest.param(incidents.truncation_that_cut_nothing, [], id="nothing-cut"),
         pytest.param(incidents.leader_died, [Effect.LEFT, Effect.ELECTED], id="leader-died"),
         pytest.param(

@@ -21,6 +21,7 @@ def words(incident: object) -> str:
         pytest.param(
             incidents.created_partition, "Nothing happened to flights-3 since it was created at 9:", id="created"
         ),
+        pytest.param(incidents.topic_deleted, "Topic flights was deleted at 9, with all its records", id="deleted"),
         pytest.param(incidents.leader_gave_the_partition_away, "Leader 1 gave flights-3 away", id="given-away"),
         pytest.param(
             incidents.leader_gave_the_partition_away,

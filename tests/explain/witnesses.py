@@ -15,6 +15,7 @@ from syncline.model.events import (
     Observation,
     Reassignment,
     Throttle,
+    TopicChange,
     Truncation,
     Watermark,
 )
@@ -217,6 +218,13 @@ def reassigned(
         original=(1, 2, 3),
         move=move,
         reason=Reason.REASSIGNMENT_REQUESTED,
+    )
+
+
+def deleted(at: int, topic: str = TOPIC) -> TopicChange:
+    """Return the deletion of a topic of eight partitions."""
+    return TopicChange(
+        ts_ms=NOON + at, broker=3, topic=topic, topic_id="kDxxAAAAQACAAAAAAAAAAQ", change="deleted", partitions=8
     )
 
 

@@ -18,6 +18,7 @@ from syncline.model.events import (
     Move,
     Observation,
     Throttle,
+    TopicChange,
     Truncation,
     UnknownEvent,
     Watermark,
@@ -65,6 +66,13 @@ _known = st.one_of(
         topic=st.text(),
         partition=st.integers(-1, 9),
         evidence=_evidence,
+    ),
+    st.builds(
+        TopicChange,
+        topic=st.text(),
+        topic_id=st.text(),
+        change=st.sampled_from(["created", "grown", "deleted"]),
+        partitions=_int64,
     ),
     st.builds(BrokerState, subject=st.integers(0, 9), reason=st.sampled_from(Reason), evidence=_evidence),
     st.builds(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
@@ -12,6 +13,7 @@ from syncline.model.events import (
     FollowerProgress,
     IsrChange,
     Observation,
+    TopicChange,
     UnknownEvent,
     to_json,
 )
@@ -203,6 +205,74 @@ def test_isr_timeline_believes_samples_when_a_change_was_never_told(events_of) -
         (2, 0, 1_000, True, False, "created"),
         (2, 1_000, 5_000, False, False, "time"),
         (2, 5_000, None, True, False, "later samples"),
+    ]
+
+
+def _topic(ts_ms: int, change: Literal["created", "grown", "deleted"], topic_id: str) -> TopicChange:
+    return TopicChange(ts_ms=ts_ms, broker=9, topic="t", topic_id=topic_id, change=change, partitions=1)
+
+
+def test_isr_timeline_of_a_deleted_topic_ends(events_of) -> None:
+    """It ends with the deletion, which a broker's retry wrote twice; a sample after that does not count."""
+    events = events_of(
+        [
+            _topic(0, "created", "A"),
+            _election(0, -1, 1, 0, (1, 2)),
+            _sample(1_000, 1, 2),
+            _topic(2_000, "deleted", "A"),
+            _topic(2_000, "deleted", "A"),
+            _sample(9_000, 1, 2, in_sync=False),
+        ]
+    )
+
+    assert _timeline(events) == [
+        (1, 0, 2_000, True, True, "created"),
+        (2, 0, 2_000, True, False, "created"),
+    ]
+
+
+def test_isr_timeline_tells_topics_of_one_name_apart(events_of) -> None:
+    """The second topic has other replicas; leader epochs begin at 0 again, and a change names its leader by them."""
+    events = events_of(
+        [
+            _sample(500, 1, 2),  # The journal is younger than the first topic.
+            _topic(2_000, "deleted", "A"),
+            _topic(2_000, "created", "B"),
+            _election(2_000, -1, 3, 0, (3, 4)),
+            _change(5_000, 0, (3, 4), (3,)),
+            _sample(9_000, 3, 4, in_sync=False),
+            _topic(10_000, "deleted", "B"),
+        ]
+    )
+
+    assert _timeline(events) == [
+        (1, 500, 2_000, True, True, "first samples"),
+        (2, 500, 2_000, True, False, "first samples"),
+        (3, 2_000, 10_000, True, True, "created"),
+        (4, 2_000, 5_000, True, False, "created"),
+        (4, 5_000, 10_000, False, False, "time"),
+    ]
+
+
+def test_elections_of_topics_of_one_name_are_all_there(events_of) -> None:
+    """Guards: one row per leader epoch, although another topic of the name had the same epochs."""
+    from syncline.pipeline import tables
+
+    lost = [_election(ts_ms, 1, 3, 1, (3,)) for ts_ms in (1_000, 5_000, 5_000)]
+
+    assert [row["at"] for row in _rows(tables.elections(events_of(lost)).orderBy("at"))] == [_at(1_000), _at(5_000)]
+
+
+def test_topics_are_a_row_for_each_id(events_of) -> None:
+    """A name may be given twice; what the journal does not show is null."""
+    from syncline.pipeline import tables
+
+    events = events_of([_topic(1_000, "deleted", "A"), _topic(2_000, "created", "B"), _topic(3_000, "grown", "B")])
+    rows = _rows(tables.topics(events).orderBy("topic_id"))
+
+    assert [(row["topic_id"], row["created_at"], row["deleted_at"], row["partitions"]) for row in rows] == [
+        ("A", None, _at(1_000), 1),
+        ("B", _at(2_000), None, 1),
     ]
 
 

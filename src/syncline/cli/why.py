@@ -3,6 +3,7 @@
 import contextlib
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +32,7 @@ from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import title_of
 from syncline.explain.words.sentences import tell
 from syncline.local.layout import LocalClusterError
-from syncline.model.events import Event, from_json, to_json
+from syncline.model.events import Event, TopicChange, from_json, to_json
 
 # Causes begin before their effects, and a paused broker reports its pause later.
 MARGIN_MS = 60_000
@@ -57,8 +58,8 @@ def why(
     """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks were held.
 
     Each finding names its cause, the evidence for it, and what else was unusual. A cause that no broker reported is
-    called unknown. If the journal cannot be read, only what brokers have not written to it yet is told, and the exit
-    code is 1.
+    called unknown. Of a topic that was deleted it tells what happened before. If the journal cannot be read, only what
+    brokers have not written to it yet is told, and the exit code is 1.
     """
     topic, partition = parse_place(place)
     now_ms = time.time_ns() // 1_000_000
@@ -66,14 +67,13 @@ def why(
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
     described = topic_names(admin).get(topic)
-    if described is None:
-        raise no_topic(topic)
-    if partition not in described.partitions:
+    if described is not None and partition not in described.partitions:
         raise no_partition(topic, partition, len(described.partitions))
-    now = described.partitions[partition]
+    # None: the topic does not exist, but the journal may know one that did.
+    now = None if described is None else described.partitions[partition]
     if since_ms > now_ms:
         raise LocalClusterError(f"--since {since} lies ahead: give a time in the past.")
-    if replica is not None and replica not in now.replicas:
+    if now is not None and replica is not None and replica not in now.replicas:
         raise LocalClusterError(
             f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
             f"{', '.join(map(str, now.replicas))}."
@@ -83,21 +83,25 @@ def why(
     missing = None
     try:
         journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
-    except JournalSilentError as error:
-        if bootstrap is not None:
+    except LocalClusterError as error:
+        if now is None:
+            raise no_topic(topic) from None
+        if bootstrap is not None or not isinstance(error, JournalSilentError):
             # Nothing else tells what happened.
             raise
         journal, missing = Journal([], 0), str(error)
+    events = [*journal.events, *unwritten]
+    deleted_ms = _deleted_ms(events, topic, partition) if now is None else None
     diagnosis = diagnose(
-        [*journal.events, *unwritten],
+        events,
         topic,
         partition,
         # The journal has nothing from before its first event.
         since_ms=max(since_ms, journal.began_ms),
         until_ms=time.time_ns() // 1_000_000,
         replica=replica,
-        leader=now.leader,
-        replicas=now.replicas,
+        leader=-1 if now is None else now.leader,
+        replicas=() if now is None else now.replicas,
     )
     if as_json:
         fields = as_fields(diagnosis)
@@ -107,10 +111,14 @@ def why(
         if missing is not None:
             raise typer.Exit(1)
         return
-    leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
-    say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
-    say(*_moves(present), *_lags(present))
     show_time = time_of_day if now_ms - diagnosis.since_ms < DAY_MS else date_and_time
+    if now is None:
+        assert deleted_ms is not None, f"{topic} neither exists nor was deleted"
+        say(f"{topic}-{partition}: deleted at {show_time(deleted_ms)}")
+    else:
+        leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
+        say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
+    say(*_moves(present), *_lags(present))
     # Without the journal, nobody knows that nothing happened.
     paragraphs = tell(diagnosis, show_time) if missing is None or diagnosis.findings else []
     left_out = len(paragraphs) - PARAGRAPHS_MAX
@@ -121,6 +129,19 @@ def why(
     if missing is not None:
         told = "This is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
         raise LocalClusterError(f"{missing} {told}")
+
+
+def _deleted_ms(events: Iterable[Event], topic: str, partition: int) -> int:
+    """Return when a topic that does not exist was last deleted; raise the error for a topic that the journal lacks."""
+    deleted = [
+        each for each in events if isinstance(each, TopicChange) and each.topic == topic and each.change == "deleted"
+    ]
+    if not deleted:
+        raise no_topic(topic)
+    last = max(deleted, key=lambda each: each.ts_ms)
+    if partition >= last.partitions:
+        raise no_partition(topic, partition, last.partitions)
+    return last.ts_ms
 
 
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:

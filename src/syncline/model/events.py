@@ -24,6 +24,7 @@ fields under their names here. A record's key is `journal_key(event)`, so that o
     reassignment        topic, partition | phase: started, changed, completed, cancelled
                         replicas, adding, removing, original: [broker] | move string | reason: `reasons.Reason`
                         evidence {}
+    topic_change        topic, topic_id string | change: created, grown, deleted | partitions
     broker_state        subject | state: registered, unfenced, fenced, shutdown | reason: `reasons.Reason`
                         evidence {}
     throttle            role: leader, follower | move string | phase: begin, ongoing, end | since_ms, lasted_ms
@@ -47,7 +48,8 @@ Who writes what:
   with acks=all to its answer);
 - the controller: elections (also the first one of a new partition, reason CREATED, leader_before -1), ISR changes that
   it decides itself (a fenced replica: rule "fencing", one that a reassignment drops or adds: "reassignment"), the
-  reassignments of replicas, the moves that own them, and the states of brokers (`subject` is the broker concerned);
+  reassignments of replicas, the moves that own them, the changes of topics, and the states of brokers (`subject` is
+  the broker concerned);
 - the injector of a fault: that fault, with broker -1 if the injector is not a broker. A fault's target is "broker-N",
   "TOPIC-PARTITION", or the directions of a link ("broker-1>broker-2,broker-2>broker-1"); the two phases of one fault
   have the same kind and target.
@@ -226,6 +228,23 @@ class Reassignment(Immutable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TopicChange(Immutable):
+    """A topic was created, got more partitions, or was deleted with all its records.
+
+    A name may be given again, an id never is. `partitions` are those of after the event, or that the topic had.
+    """
+
+    TYPE: ClassVar[str] = "topic_change"
+
+    ts_ms: int
+    broker: BrokerId
+    topic: str
+    topic_id: str
+    change: Literal["created", "grown", "deleted"]
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerState(Immutable):
     """The controller's view of broker `subject` changed."""
 
@@ -327,6 +346,7 @@ KnownEvent: TypeAlias = (
     | Watermark
     | Observation
     | Reassignment
+    | TopicChange
     | BrokerState
     | Throttle
     | Move
@@ -401,12 +421,14 @@ def from_json(data: bytes | bytearray | memoryview | str) -> Event:
 
 
 def journal_key(event: Event) -> bytes:
-    """Return the key of the event's journal record: its partition, broker, group or move, or its fault's target."""
+    """Return the key of the event's journal record: its partition, topic, broker, group or move; a fault's target."""
     match event:
         case IsrChange() | Election() | Truncation() | FollowerProgress() | Watermark() | Reassignment():
             return f"{event.topic}-{event.partition}".encode()
         case Observation() if event.topic:
             return f"{event.topic}-{event.partition}".encode()
+        case TopicChange():
+            return f"topic-{event.topic}".encode()
         case BrokerState() | Observation():
             return f"broker-{event.subject}".encode()
         case GroupLagSample() | GroupStatusChange():

@@ -5,8 +5,10 @@ numbers a registration of a broker process. All of them use -1 for "none", as th
 Kafka protocol does. Only codecs use a bare `int`.
 """
 
+import base64
 import re
 from typing import Final, NamedTuple, NewType
+from uuid import UUID
 
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
@@ -32,6 +34,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def uuid_text(uuid: UUID) -> str:
+    """Return the 22 characters that Kafka writes for an id of a topic or a cluster: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
 
 
 # What Java's Integer.parseInt takes: no spaces, no underscores.

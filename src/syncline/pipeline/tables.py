@@ -9,6 +9,9 @@ the journal begins later than the partition. These states, in order of time, hol
 question per replica ("in or out, under which leader?"), with equal neighbours merged, they are intervals. An ISR
 change does not name the leader, but its leader epoch does.
 
+A name may be given to one topic after another. Each deletion ends a *life* of the name: what happened until then is
+told apart from what happened after it, and only the first life may have begun before the journal.
+
 A journal may lack events: brokers drop some rather than delay the data. So the leaders' samples are a second source. A
 sample that contradicts the last reported state, under the same leader, counts as a new state (`observed`), but only two
 sample intervals later: a change by the controller takes a moment to reach the leader.
@@ -23,6 +26,8 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 -- the name that everyone who reads Spark code knows
 
 _PARTITION: Final = ("topic", "partition")
+# One partition of one life of its topic: a topic that was deleted and created again has another life.
+_LIVED: Final = (*_PARTITION, "life")
 _NOT_KNOWN: Final = -1
 _SAMPLE_INTERVAL_MS_MIN: Final = 500
 
@@ -42,7 +47,7 @@ EVENT_SCHEMA: Final = """
     age_ms array<struct<up_to: long, fetches: long, bytes: long>>,
     distance_bytes array<struct<up_to: long, fetches: long, bytes: long>>,
     `group` string, status string, status_before string, status_after string, findings string,
-    members int, partitions int, missing int, staleness_ms long, event_lag_ms long, lost long,
+    topic_id string, members int, partitions int, missing int, staleness_ms long, event_lag_ms long, lost long,
     rows array<struct<topic: string, partition: int, committed: long, `end`: long, lag_bytes: long,
         staleness_ms: long, event_lag_ms: long, lost: long>>
 """
@@ -71,12 +76,15 @@ def isr_timeline(events: DataFrame) -> DataFrame:
     """Return when each replica was in the ISR, under which leader, and what began each interval.
 
     Columns: topic, partition, replica, started_at, ended_at, duration_ms (up to the journal's end while it lasts),
-    in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence.
+    in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence. The last interval
+    of a topic that was deleted ends with it.
     """
-    reported = _states(events).join(_replicas(events), [*_PARTITION])
-    reported = reported.withColumn("in_isr", F.array_contains("isr", F.col("replica"))).drop("isr")
     journal_end = F.broadcast(events.agg(F.max("ts_ms").alias("journal_end_ms")))
-    in_time = Window.partitionBy(*_PARTITION, "replica").orderBy("ts_ms", "leader_epoch", "journal_offset")
+    topic_changes = F.broadcast(_topic_changes(events))
+    events = _with_lives(events, topic_changes)
+    reported = _states(events).join(_replicas(events), [*_LIVED])
+    reported = reported.withColumn("in_isr", F.array_contains("isr", F.col("replica"))).drop("isr")
+    in_time = Window.partitionBy(*_LIVED, "replica").orderBy("ts_ms", "leader_epoch", "journal_offset")
     known = _with_witnesses(reported, events, in_time)
 
     def differs(name: str) -> Column:
@@ -85,7 +93,10 @@ def isr_timeline(events: DataFrame) -> DataFrame:
     changed = differs("in_isr") | differs("leader") | differs("leader_epoch") | (F.row_number().over(in_time) == 1)
     begun = known.withColumn("begins", changed).where("begins")
     return (
-        begun.withColumn("end_ms", F.lead("ts_ms").over(in_time))
+        begun.withColumn("next_ms", F.lead("ts_ms").over(in_time))
+        .join(topic_changes, "topic", "left")
+        .withColumn("deletions", F.filter("changes", lambda each: each["is_end"]))
+        .withColumn("end_ms", F.coalesce("next_ms", F.get("deletions", F.col("life"))["moment"]["ts_ms"]))
         .crossJoin(journal_end)
         .select(
             *_PARTITION,
@@ -203,9 +214,49 @@ def elections(events: DataFrame) -> DataFrame:
     """Return changes of leaders, without the first election of a new partition."""
     return (
         events.where("type = 'election' and leader_before <> leader_after and leader_before >= 0")
-        .dropDuplicates([*_PARTITION, "leader_epoch", "leader_after"])
+        .dropDuplicates(["ts_ms", *_PARTITION, "leader_epoch", "leader_after"])
         .select("at", *_PARTITION, "leader_before", "leader_after", "leader_epoch", "isr", "reason", "clean")
     )
+
+
+def topics(events: DataFrame) -> DataFrame:
+    """Return topics that were created or deleted, one row each.
+
+    Columns: topic, topic_id, created_at (null: before the journal began), deleted_at (null: it exists), partitions.
+    """
+
+    def at(change: str) -> Column:
+        return F.min(F.when(F.col("change") == change, F.col("at"))).alias(f"{change}_at")
+
+    changes = events.where("type = 'topic_change'")
+    return changes.groupBy("topic", "topic_id").agg(
+        at("created"), at("deleted"), F.max("partitions").alias("partitions")
+    )
+
+
+def _topic_changes(events: DataFrame) -> DataFrame:
+    """Return when each topic was created and deleted: an array of (moment, is_end), in order of time."""
+    change = F.struct(_moment().alias("moment"), (F.col("change") == "deleted").alias("is_end"))
+    changes = events.where("type = 'topic_change' and change <> 'grown'").groupBy("topic")
+    return changes.agg(F.sort_array(F.collect_set(change)).alias("changes"))
+
+
+def _with_lives(events: DataFrame, topic_changes: DataFrame) -> DataFrame:
+    """Return the events of topics with `life`: how often their topic had been deleted.
+
+    A sample that a leader took after the deletion, because it did not know of it yet, is left out.
+    """
+    lived = events.where("topic <> '' and type <> 'topic_change'").join(topic_changes, "topic", "left")
+    return (
+        lived.withColumn("earlier", F.filter("changes", lambda each: each["moment"] < _moment()))
+        .where("type <> 'follower_progress' or not coalesce(try_element_at(earlier, -1).is_end, false)")
+        .withColumn("life", F.coalesce(F.array_size(F.filter("earlier", lambda each: each["is_end"])), F.lit(0)))
+        .drop("earlier", "changes")
+    )
+
+
+def _moment() -> Column:
+    return F.struct("ts_ms", "journal_offset")
 
 
 def _known(name: str) -> Column:
@@ -235,7 +286,7 @@ def _with_witnesses(reported: DataFrame, events: DataFrame, in_time: WindowSpec)
     """Return the reported states of each replica, and the samples that are late enough after them to count."""
     seen = events.where("type = 'follower_progress'").select(
         "ts_ms",
-        *_PARTITION,
+        *_LIVED,
         "leader_epoch",
         "journal_offset",
         F.col("broker").alias("leader"),
@@ -258,7 +309,7 @@ def _states(events: DataFrame) -> DataFrame:
     """Return the ISR and leader of each partition from `ts_ms` on."""
     changes = events.where("type = 'isr_change' and outcome = 'committed'").select(
         "ts_ms",
-        *_PARTITION,
+        *_LIVED,
         "leader_epoch",
         "journal_offset",
         F.col("after").alias("isr"),
@@ -269,7 +320,7 @@ def _states(events: DataFrame) -> DataFrame:
     )
     elected = events.where("type = 'election'").select(
         "ts_ms",
-        *_PARTITION,
+        *_LIVED,
         "leader_epoch",
         "journal_offset",
         "isr",
@@ -281,9 +332,9 @@ def _states(events: DataFrame) -> DataFrame:
     reported = changes.unionByName(elected)
     states = reported.unionByName(_observed(events, reported))
     epochs = _leaders(events)
-    return states.join(epochs, [*_PARTITION, "leader_epoch"], "left").select(
+    return states.join(epochs, [*_LIVED, "leader_epoch"], "left").select(
         "ts_ms",
-        *_PARTITION,
+        *_LIVED,
         "leader_epoch",
         "journal_offset",
         "isr",
@@ -296,19 +347,19 @@ def _states(events: DataFrame) -> DataFrame:
 
 def _observed(events: DataFrame, reported: DataFrame) -> DataFrame:
     """Return each partition's state by its first progress samples, where these precede all reported states."""
-    first_reported = reported.groupBy(*_PARTITION).agg(F.min("ts_ms").alias("reported_ms"))
-    samples = events.where("type = 'follower_progress'").join(first_reported, [*_PARTITION], "left")
+    first_reported = reported.groupBy(*_LIVED).agg(F.min("ts_ms").alias("reported_ms"))
+    samples = events.where("type = 'follower_progress'").join(first_reported, [*_LIVED], "left")
     early = samples.where("reported_ms is null or ts_ms < reported_ms")
-    firsts = early.groupBy(*_PARTITION, "follower").agg(
+    firsts = early.groupBy(*_LIVED, "follower").agg(
         F.min("ts_ms").alias("ts_ms"), F.min_by(F.struct("broker", "leader_epoch", "in_sync"), "ts_ms").alias("first")
     )
     in_sync = F.collect_set(F.when(F.col("first.in_sync"), F.col("follower")))
-    together = firsts.groupBy(*_PARTITION).agg(
+    together = firsts.groupBy(*_LIVED).agg(
         F.min("ts_ms").alias("ts_ms"), F.min_by("first", "ts_ms").alias("first"), in_sync.alias("followers")
     )
     return together.select(
         "ts_ms",
-        *_PARTITION,
+        *_LIVED,
         F.col("first.leader_epoch").alias("leader_epoch"),
         F.lit(-1).cast("long").alias("journal_offset"),
         F.array_sort(F.array_union("followers", F.array("first.broker"))).alias("isr"),
@@ -321,7 +372,7 @@ def _observed(events: DataFrame, reported: DataFrame) -> DataFrame:
 
 def _leaders(events: DataFrame) -> DataFrame:
     """Return the leader of each partition in each leader epoch, by elections and by the leaders' own samples."""
-    epoch = (*_PARTITION, "leader_epoch")
+    epoch = (*_LIVED, "leader_epoch")
     elected = events.where("type = 'election'").select(*epoch, F.col("leader_after").alias("leader_id"))
     sampled = events.where("type = 'follower_progress'").select(*epoch, F.col("broker").alias("leader_id"))
     return elected.unionByName(sampled).groupBy(*epoch).agg(F.max("leader_id").alias("epoch_leader"))
@@ -329,12 +380,12 @@ def _leaders(events: DataFrame) -> DataFrame:
 
 def _replicas(events: DataFrame) -> DataFrame:
     """Return every replica that the journal mentions, by partition."""
-    mentioned = F.flatten(
-        F.array_compact(F.array("before", "after", "isr", F.array("follower"), F.array("leader_after")))
-    )
+    sampler = F.when(F.col("type") == "follower_progress", F.col("broker"))
+    named = ("before", "after", "isr", F.array("follower"), F.array("leader_after"), F.array(sampler))
+    mentioned = F.flatten(F.array_compact(F.array(*named)))
     return (
         events.where("topic is not null")
-        .select(*_PARTITION, F.explode(mentioned).alias("replica"))
+        .select(*_LIVED, F.explode(mentioned).alias("replica"))
         .where("replica >= 0")
         .distinct()
     )

@@ -23,7 +23,7 @@ from syncline.core.cluster.standing import preferred_elections
 from syncline.core.cluster.topics import MorePartitions, TopicReference, create_partitions, delete_topics
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.model.events import Election, Move, Reassignment
+from syncline.model.events import Election, Move, Reassignment, TopicChange
 from syncline.model.ids import BrokerId
 from syncline.model.metadata import MoveRecord, PartitionRecord, Recovery
 from syncline.model.reasons import Reason
@@ -289,6 +289,8 @@ def _told(event: Any) -> tuple[Any, ...]:
             return "leads", event.leader_after, event.reason
         case Move():
             return "move", event.phase, event.move, event.throttle_bytes_per_s, event.reason
+        case TopicChange():
+            return "topic", event.change
         case _:
             return event.rule, event.before, event.after, event.evidence["reason"]
 
@@ -334,7 +336,8 @@ def test_journal_tells_each_step_of_a_move() -> None:
     assert journal(world, ask(None))[1:] == [("move", "ended", "m", 1_000_000, Reason.REASSIGNMENT_CANCELLED)]
     journal(world, ask((2, 5)))
     assert journal(world, lambda: delete_topics(world.image, [TopicReference("t")])) == [
-        ("cancelled", (2, 5, 3), (5,), (3,), (2, 3), "", Reason.DELETED)
+        ("cancelled", (2, 5, 3), (5,), (3,), (2, 3), "", Reason.DELETED),
+        ("topic", "deleted"),
     ]
 
 

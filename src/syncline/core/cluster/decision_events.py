@@ -15,8 +15,8 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from syncline.core.cluster.decision import Why
-from syncline.model.events import BrokerState, Election, Event, IsrChange, Json, Move, Reassignment
-from syncline.model.ids import NONE, BrokerId
+from syncline.model.events import BrokerState, Election, Event, IsrChange, Json, Move, Reassignment, TopicChange
+from syncline.model.ids import NONE, BrokerId, uuid_text
 from syncline.model.metadata import (
     NO_BROKER,
     BrokerChanged,
@@ -113,17 +113,23 @@ def events_of(
         if isinstance(change, BrokerChanged):
             yield from _broker_events(before, change.record, pen)
         elif isinstance(change, TopicCreated):
+            yield _topic_change(change.name, change.topic_id, "created", len(change.partitions), pen)
             for record in change.partitions:
                 yield _election(change.name, None, record, created)
         elif isinstance(change, TopicDeleted):
             gone = before.topics.get(change.topic_id)
-            for record in () if gone is None else gone.partitions.values():
-                assert gone is not None, "a topic that was not there had reassignments"
+            if gone is None:
+                continue
+            for record in gone.partitions.values():
                 yield _reassignment(gone.name, "cancelled", record, record, pen)
+            yield _topic_change(gone.name, change.topic_id, "deleted", gone.partition_count, pen)
         elif isinstance(change, PartitionsChanged):
             topic = before.topics.get(change.topic_id)
             if topic is None:
                 continue
+            partition_count = max((each.partition + 1 for each in change.partitions), default=0)
+            if partition_count > topic.partition_count:
+                yield _topic_change(topic.name, change.topic_id, "grown", partition_count, pen)
             for record in change.partitions:
                 if record.partition >= topic.partition_count:
                     yield _election(topic.name, None, record, created)
@@ -189,6 +195,19 @@ def _reassignment(topic: str, phase: _Phase, old: PartitionRecord, new: Partitio
         move=shown.move,
         reason=pen.why.reason,
         evidence={**pen.why.numbers, "leader_epoch": new.leader_epoch, "isr": list(new.isr)},
+    )
+
+
+def _topic_change(
+    topic: str, topic_id: UUID, change: Literal["created", "grown", "deleted"], partitions: int, pen: _Pen
+) -> TopicChange:
+    return TopicChange(
+        ts_ms=pen.ts_ms,
+        broker=pen.writer,
+        topic=topic,
+        topic_id=uuid_text(topic_id),
+        change=change,
+        partitions=partitions,
     )
 
 

@@ -110,6 +110,11 @@ class _Effects:
             for each in history.reassignments
             if since_ms <= each.ts_ms <= until_ms
         ]
+        found += [
+            Finding(Effect.DELETED, each.ts_ms, Cause.UNKNOWN, -1, self._leader_at(each.ts_ms), event=each)
+            for each in history.deletions
+            if since_ms <= each.ts_ms <= until_ms
+        ]
         for each in history.of_kind("protection"):
             is_mine = (each.last.topic, each.last.partition) == (history.topic, history.partition)
             if is_mine and each.begin_ms <= until_ms and each.end_ms >= since_ms:

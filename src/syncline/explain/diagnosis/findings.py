@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from syncline.explain.diagnosis.condition import DEPTH, Condition, Kind
-from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
+from syncline.model.events import Election, IsrChange, Json, Reassignment, TopicChange, Truncation, Watermark
 from syncline.model.reasons import WANTED
 
 
@@ -52,11 +52,14 @@ class Effect(StrEnum):
     SPARED = "kept-in-isr-by-pending-fetch"
     TRUNCATED = "truncated"
     REASSIGNED = "reassigned"
+    DELETED = "topic-deleted"
     NOTHING = "none"
 
 
-# Effects that follow from another effect, and need no cause of their own.
-NO_TROUBLE: Final = frozenset({Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED, Effect.REASSIGNED})
+# Effects that follow from another effect or were wanted, and need no cause of their own.
+NO_TROUBLE: Final = frozenset(
+    {Effect.JOINED, Effect.RELINQUISHED, Effect.REFUSED, Effect.TRUNCATED, Effect.REASSIGNED, Effect.DELETED}
+)
 # The rule of a member of the ISR that left because its replica is no longer wanted.
 REASSIGNMENT_RULE: Final = "reassignment"
 
@@ -77,7 +80,7 @@ class Finding:
     replica: int = -1
     leader: int = -1
     condition: Condition | None = None
-    event: IsrChange | Election | Watermark | Truncation | Reassignment | None = None
+    event: IsrChange | Election | Watermark | Truncation | Reassignment | TopicChange | None = None
     # Unix times and numbers for the sentences.
     numbers: dict[str, Json] = field(default_factory=dict)
     # Other conditions of that time, which do not suffice as cause or are explained by it.

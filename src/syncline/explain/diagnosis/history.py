@@ -23,6 +23,7 @@ from syncline.model.events import (
     Observation,
     Reassignment,
     Throttle,
+    TopicChange,
     Truncation,
     UnknownEvent,
     Watermark,
@@ -74,6 +75,7 @@ class History:
         self.truncations: list[Truncation] = []
         self.watermarks: list[Watermark] = []
         self.progress: list[FollowerProgress] = []
+        self.deletions: list[TopicChange] = []
         self.states: list[BrokerState] = []
         self.reassignments: list[Reassignment] = []
         self.throttles: list[Throttle] = []
@@ -82,6 +84,9 @@ class History:
             match event:
                 case Observation():
                     _merge(observed, event)
+                case TopicChange():
+                    if event.topic == topic and event.change == "deleted":
+                        self.deletions.append(event)
                 case BrokerState():
                     self.states.append(event)
                 case Throttle():

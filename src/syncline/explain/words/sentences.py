@@ -11,7 +11,7 @@ from syncline.explain.diagnosis.findings import REASSIGNMENT_RULE, Cause, Diagno
 from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import Show, count, listed, reason_in_words, span, title_of
-from syncline.model.events import Election, IsrChange, Json, Reassignment, Truncation, Watermark
+from syncline.model.events import Election, IsrChange, Json, Reassignment, TopicChange, Truncation, Watermark
 from syncline.model.reasons import UNFIT, reason_of
 
 # Name the time of a proposal if the controller took longer than this to answer it.
@@ -78,6 +78,8 @@ def _effect(finding: Finding, partition: str, show: Show) -> list[str]:
             return [_truncated(event, partition, at)]
         case Reassignment():
             return [_reassigned(event, partition, at)]
+        case TopicChange():
+            return [wording.DELETED.format(topic=event.topic, at=at)]
         case _:
             assert_never(event)
 

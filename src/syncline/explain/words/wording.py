@@ -152,6 +152,7 @@ REASSIGNED: Final = {
     "completed": "The replicas of {partition} are {replicas} since {at}; they were {original}",
     "cancelled": "The move of the replicas of {partition} away from {original} ended at {at} before it was complete",
 }
+DELETED: Final = "Topic {topic} was deleted at {at}, with all its records; what came before is about that topic."
 ADDED: Final = "; {brokers} must get everything first"
 REMOVED: Final = "; {brokers} will be removed then"
 OF_MOVE: Final = " (move {move})"

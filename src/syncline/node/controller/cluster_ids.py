@@ -5,9 +5,10 @@ characters). As in Kafka, none begins with "-", because it would look like an
 option in a command, and the few reserved ones are not used.
 """
 
-import base64
 import random
 from uuid import UUID
+
+from syncline.model.ids import uuid_text
 
 _RESERVED = frozenset((UUID(int=0), UUID(int=1)))
 
@@ -16,15 +17,10 @@ def new_topic_id(rng: random.Random) -> UUID:
     """Return a new topic id."""
     while True:
         candidate = UUID(int=rng.getrandbits(128), version=4)
-        if candidate not in _RESERVED and not as_text(candidate).startswith("-"):
+        if candidate not in _RESERVED and not uuid_text(candidate).startswith("-"):
             return candidate
 
 
 def new_cluster_id(rng: random.Random) -> str:
     """Return a new cluster id."""
-    return as_text(new_topic_id(rng))
-
-
-def as_text(uuid: UUID) -> str:
-    """Return the 22 characters that Kafka writes for `uuid`."""
-    return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+    return uuid_text(new_topic_id(rng))

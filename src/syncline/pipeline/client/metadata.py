@@ -5,12 +5,12 @@ for ever: a topic that is deleted and created again under the same name has anot
 tools write them, 22 characters of URL-safe base64; an empty text stands for a broker that told none.
 """
 
-import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from syncline.model.ids import uuid_text
 from syncline.pipeline.client.messages import Api, decoded, encoded
 from syncline.pipeline.client.settings import Address
 
@@ -92,4 +92,4 @@ def answer(view: memoryview, api: Api = METADATA) -> Metadata:
 
 
 def _text(topic_id: uuid.UUID | None) -> str:
-    return "" if topic_id is None else base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return "" if topic_id is None else uuid_text(topic_id)

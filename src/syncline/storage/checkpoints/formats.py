@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
+from syncline.model.ids import LeaderEpoch, Offset, TopicPartition, uuid_text
 from syncline.storage.disk import Disk
 from syncline.storage.errors import StorageError
 
@@ -92,7 +92,7 @@ def _entries(path: str, data: bytes) -> list[str]:
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
     """Return the contents of `partition.metadata`."""
-    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> UUID | None:
@@ -103,11 +103,6 @@ def decode_partition_metadata(data: bytes) -> UUID | None:
     except (ValueError, KeyError):
         return None
     return UUID(bytes=raw) if len(raw) == 16 else None
-
-
-def topic_id_text(topic_id: UUID) -> str:
-    """Return a topic id as Kafka prints it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
