@@ -173,6 +173,8 @@ class Run:
         if not neighbour.settle(ended_s, SETTLE_S):
             harm.append(f"records unacknowledged for {SETTLE_S:.0f} s")
         holds = self._new_holds(ground)
+        waited_ms = max(waits_ms[broker] - played[0].waits_ms.get(broker, 0.0) for broker in waits_ms)
+        self._throughout.waited_ms += waited_ms
         harm += neighbour.trouble[:2]
         harm += [f"broker {broker} took {KILL_BYTES / 1e6:.0f} MB and was ended" for broker in ground.watch.killed]
         return Figures(
@@ -186,7 +188,7 @@ class Run:
             "\n".join(
                 [each.note for each in played] + [f"held for longer than ever by {holds.note}"] * bool(holds.note)
             ),
-            max(waits_ms[broker] - played[0].waits_ms.get(broker, 0.0) for broker in waits_ms),
+            waited_ms,
         )
 
     def _new_holds(self, ground: Ground) -> Holds:

@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 
 from syncline.node.counting.counters import Histogram
-from syncline.node.metrics.table import LONGEST_LOOP_HOLD, LOOP_HOLDS
+from syncline.node.metrics.table import LONGEST_LOOP_HOLD, LONGEST_OWN_HOLD_BY_WORK, LOOP_HOLDS, OWN_LOOP_HOLDS
 from syncline.node.metrics.text import Page
 from tests.attack.holds import Holds
 from tests.attack.verdict import MB, Figures, Limits, not_rested, row
@@ -14,14 +14,19 @@ from tests.attack.watch import run_queue_wait_ms
 LIMITS = Limits()
 
 
-def page_of(held_ms: list[int]) -> str:
-    """Return the metrics page of a broker whose loop was held so often and so long."""
+def page_of(held_ms: list[int], own_ms: int = 0) -> str:
+    """Return the metrics page of a broker whose loop was held so often and so long; in one hold it worked `own_ms`."""
     histogram = Histogram((1, 10, 50, 100))
     for each in held_ms:
         histogram.note(each)
     page = Page()
     page.add_histogram(LOOP_HOLDS, histogram, per_unit=1_000)
     page.add(LONGEST_LOOP_HOLD, max(held_ms) / 1_000)
+    own = Histogram((1, 10, 50, 100))
+    if own_ms:
+        own.note(own_ms)
+        page.add(LONGEST_OWN_HOLD_BY_WORK, own_ms / 1_000, "fetch")
+    page.add_histogram(OWN_LOOP_HOLDS, own, per_unit=1_000)
     return b"".join(page.sections()).decode()
 
 
@@ -61,6 +66,26 @@ def test_table_says_when_the_machine_kept_the_brokers_from_running() -> None:
 
     assert row(figures(held_ms=73), ["hold"]).endswith("BROKEN: hold")
     assert row(kept, ["hold"]).endswith("BROKEN: hold (a broker waited 240 ms for a processor)")
+
+
+def test_a_hold_is_judged_by_what_was_not_waiting_for_a_processor() -> None:
+    """What waiting does not explain counts as the broker's, such as a wait for the disk."""
+    waited = Figures("case", (1.0,), Holds.read(page_of([73], own_ms=20)), {1: MB}, waited_ms=240.0)
+    worked = Figures("case", (1.0,), Holds.read(page_of([73], own_ms=60)), {1: MB}, waited_ms=240.0)
+
+    assert waited.broken(LIMITS) == []
+    assert worked.broken(LIMITS) == ["hold 60 > 50 ms"]
+    assert replace(waited, waited_ms=10.0).broken(LIMITS) == ["hold 63 > 50 ms"]
+
+
+def test_work_in_holds_of_before_does_not_count() -> None:
+    """As with the holds themselves."""
+    before = Holds.read(page_of([73], own_ms=60))
+    after = Holds.read(page_of([73, 70], own_ms=60)).since(before)
+
+    assert after.own is not None
+    assert after.own.longest_ms == 0
+    assert after.longest_ms == 73
 
 
 def test_wait_for_a_processor_is_read_from_the_system() -> None:

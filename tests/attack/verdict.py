@@ -13,7 +13,7 @@ from tests.attack.holds import Holds
 MB: Final = 1_000_000
 # The neighbour's process woke up so late by itself: the machine was short of processors, whatever the brokers did.
 LATE_MS: Final = 50.0
-# The same of the brokers, in all of a case: a hold may be one such wait.
+# The same of the brokers, in all of a case: a hold may be one such wait, which is not the broker's doing.
 WAITED_MS: Final = 100.0
 # One in a thousand is judged where that is a hundred: of all cases together. The longest is judged in each.
 HOLDS_FOR_P999: Final = 100_000
@@ -64,6 +64,12 @@ class Figures:
         ordered = sorted(self.acks_ms)
         return ordered[max(0, math.ceil(0.99 * len(ordered)) - 1)] if ordered else math.inf
 
+    @property
+    def own_hold_ms(self) -> float:
+        """The longest hold without its wait for a processor; what that does not explain may be a wait for the disk."""
+        own_ms = self.holds.own.longest_ms if self.holds.own is not None else self.holds.longest_ms
+        return max(own_ms, self.holds.longest_ms - self.waited_ms)
+
     def broken(self, limits: Limits) -> list[str]:
         """Return which limits were broken, in a few words each."""
         peak = max(self.peaks.values(), default=0)
@@ -74,7 +80,7 @@ class Figures:
             for name, value, limit, unit in (
                 ("slowest ack", self.slowest_ack_ms, limits.slowest_ack_ms, "ms"),
                 ("p99", p99_ack_ms, limits.p99_ack_ms, "ms"),
-                ("hold", self.holds.longest_ms, limits.longest_hold_ms, "ms"),
+                ("hold", self.own_hold_ms, limits.longest_hold_ms, "ms"),
                 ("p99.9 of holds", p999_hold_ms, limits.p999_hold_ms, "ms"),
                 ("memory", peak / MB, limits.resident_bytes / MB, "MB"),
             )
