@@ -135,6 +135,8 @@ def _tree(schema: Any, path: Path, values: Mapping[str, Any], *, has_item: bool,
                 tree[field.name] = []
         elif inner is None:
             tree[field.name] = _value(here, field, hint, values)
+        elif is_on_path:
+            tree[field.name] = _tree(inner, path, values, has_item=has_item, above=here)
     return tree
 
 

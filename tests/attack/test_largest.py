@@ -9,8 +9,8 @@ from syncline.wire.request_header import parse_request_header
 from tests.attack.largest import STRING_BYTES_MAX, frame_with_list, frame_with_string, list_paths, string_paths
 
 SIZE_BYTES = 4
-# Their items are empty lists, or numbers of brokers.
-ALL_THE_SAME = {("topics", "assignments"), ("topics", "partitions", "replicas")}
+# Their items are empty lists, or numbers of brokers or of kinds.
+ALL_THE_SAME = {("topics", "assignments"), ("topics", "partitions", "replicas"), ("resource_types",)}
 ALL = [(key, version) for key, served in CLIENT_VERSIONS.items() for version in sorted({served.min, served.max})]
 
 

@@ -32,7 +32,7 @@ UNQUOTED_TEXT = "a text of Java's"
 JAVA_TEXT = re.compile(
     r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
 )
-BROKER_RESOURCE, LOGGER_RESOURCE = 4, 8
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 LISTENER = re.compile(r"([A-Z]+)://([0-9.]+):(\d+)")
 NEAR_NOW_MS = 12 * 3600 * 1000
 KEYS_OF_ROWS = (
@@ -88,7 +88,7 @@ class Normaliser:
         if name == "api_keys":
             return {str(row["api_key"]): f"{row['min_version']}-{row['max_version']}" for row in rows}
         if rows and isinstance(rows[0], dict):
-            if self.own_rows and name in {"topics", "groups", "replica_election_results"}:
+            if self.own_rows and name in {"topics", "groups", "replica_election_results", "config_resources"}:
                 rows = [row for row in rows if self._is_own(row)]
             if name == "members":
                 rows = sorted(
@@ -105,7 +105,9 @@ class Normaliser:
         return [self._scalar(name, each, {}) if not isinstance(each, bytes) else self._bytes(each) for each in rows]
 
     def _is_own(self, row: Tree) -> bool:
-        name = row.get("name", row.get("topic", row.get("group_id")))
+        if row.get("resource_type", TOPIC_RESOURCE) != TOPIC_RESOURCE:
+            return True
+        name = row.get("name", row.get("topic", row.get("group_id", row.get("resource_name"))))
         return name is not None and name.startswith(self.prefix)
 
     def _bytes(self, value: bytes) -> str:
@@ -216,8 +218,8 @@ class Normaliser:
         found = dict(row)
         found["leader_id"] = places.get(row["leader_id"], row["leader_id"])
         found["replica_nodes"] = len(row["replica_nodes"])
-        for name in ("isr_nodes", "offline_replicas"):
-            if name in row:
+        for name in ("isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"):
+            if row.get(name) is not None:
                 found[name] = sorted(places.get(node, str(node)) for node in row[name])
         return found
 

@@ -19,11 +19,14 @@ from tests.conformance.apis import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
     DESCRIBE_QUORUM,
+    DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
+    LIST_CONFIG_RESOURCES,
     LIST_OFFSETS,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
@@ -312,6 +315,26 @@ def describe_cluster(version: int, **more: Any) -> Step:
         "endpoint_type": more.pop("endpoint_type", 1),
     }
     return Step(key=DESCRIBE_CLUSTER, version=version, body=body, **more)
+
+
+def describe_topics(version: int, *topics: Any, limit: int = 2_000, cursor: Any = None, **more: Any) -> Step:
+    """Return a DescribeTopicPartitions; `cursor` is a topic and a partition."""
+    place = None if cursor is None else {"topic_name": name(cursor[0]), "partition_index": cursor[1]}
+    body = {"topics": [{"name": name(each)} for each in topics], "response_partition_limit": limit, "cursor": place}
+    return Step(key=DESCRIBE_TOPIC_PARTITIONS, version=version, body=body, **more)
+
+
+def list_config_resources(version: int, *kinds: int, **more: Any) -> Step:
+    """Return a ListConfigResources; of topics, the sequence's own are kept."""
+    body = {} if version == 0 else {"resource_types": list(kinds)}
+    return Step(key=LIST_CONFIG_RESOURCES, version=version, body=body, own_rows=True, **more)
+
+
+def describe_producers(version: int, topics: Any, **more: Any) -> Step:
+    """Return a DescribeProducers; topics map to partition indexes."""
+    rows = [{"name": name(topic), "partition_indexes": list(indexes)} for topic, indexes in topic_rows(topics)]
+    more.setdefault("to", leader("t"))
+    return Step(key=DESCRIBE_PRODUCERS, version=version, body={"topics": rows}, **more)
 
 
 def describe_log_dirs(version: int, topics: Any, **more: Any) -> Step:

@@ -240,6 +240,8 @@ class BrokerConfig:
         check=COUNTS_PER_ADDRESS)
     max_incremental_fetch_session_cache_slots: int = setting(INT, 1_000, READ_ONLY,
         "How many fetch sessions a broker remembers.", check=at_least(0))
+    max_request_partition_size_limit: int = setting(INT, 2_000, READ_ONLY,
+        "How many partitions one answer to DescribeTopicPartitions has at most.", check=at_least(1))
     message_max_bytes: int = setting(INT, 1_048_588, CLUSTER_WIDE,
         "The default of max.message.bytes.", check=at_least(0))
     metrics_compatible: tuple[str, ...] = setting(LIST, (), READ_ONLY,

@@ -97,7 +97,6 @@ _BROKER_ROWS: Final = (
     _row("log.local.retention.bytes", LONG, "-2", at_least(-2), CLUSTER_WIDE),
     _row("log.local.retention.ms", LONG, "-2", at_least(-2), CLUSTER_WIDE),
     _row("log.preallocate", BOOLEAN, "false", None, CLUSTER_WIDE),
-    _row("max.request.partition.size.limit", INT, "2000", at_least(1), READ_ONLY),
     _row("metric.reporters", LIST, "", None, CLUSTER_WIDE),
     _row("node.id", INT, None, at_least(0), READ_ONLY,
          "The number of this broker."),

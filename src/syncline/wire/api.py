@@ -51,9 +51,12 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
     METADATA_DELTAS = 20000
     FORWARD = 20001
     CONTROL = 20002
@@ -110,6 +113,9 @@ CLIENT_VERSIONS: Final[dict[ApiKey, VersionRange]] = {
     ApiKey.OFFSET_DELETE: VersionRange(0, 0),
     ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 1),
+    ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
 }
 
 # What ApiVersions answers on the client listener.
@@ -175,6 +181,9 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.DESCRIBE_QUORUM: 0,
     ApiKey.ALTER_PARTITION: 0,
     ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.LIST_CONFIG_RESOURCES: 0,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.BROKER_REGISTRATION: 0,
     ApiKey.BROKER_HEARTBEAT: 0,
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,

@@ -83,7 +83,7 @@ class MetadataRows:
 
 
 def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> MetadataPartition:
-    offline = [broker_id for broker_id in record.replicas if not _is_online(image, broker_id)]
+    offline = offline_replicas(image, record)
     code = ErrorCode.NONE if record.has_leader else ErrorCode.LEADER_NOT_AVAILABLE
     replicas: tuple[int, ...] | list[int] = record.replicas
     if version == 0 and offline:
@@ -93,6 +93,11 @@ def _partition(image: MetadataImage, record: PartitionRecord, version: int) -> M
     return MetadataPartition(
         code, record.partition, record.leader, record.leader_epoch, list(replicas), list(record.isr), offline
     )
+
+
+def offline_replicas(image: MetadataImage, record: PartitionRecord) -> list[BrokerId]:
+    """Return which replicas of a partition are on brokers that are fenced or unknown."""
+    return [broker_id for broker_id in record.replicas if not _is_online(image, broker_id)]
 
 
 def _is_online(image: MetadataImage, broker_id: BrokerId) -> bool:
