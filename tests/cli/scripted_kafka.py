@@ -10,6 +10,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ class ScriptedKafka:
     # Brokers that take requests for sizes, and answer none.
     silent: set[int] = field(default_factory=set)
     on_silence: Callable[["ScriptedKafka"], None] | None = None
+    # Brokers that answer what they were asked when they are no longer among these.
+    paused: set[int] = field(default_factory=set)
     refused: dict[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
     # Whether brokers tell the configurations of others, as brokers of Syncline may.
     describes_others: bool = False
@@ -352,6 +355,8 @@ class _Handler(socketserver.BaseRequestHandler):
                 if server.kafka.on_silence is not None:
                     server.kafka.on_silence(server.kafka)
                 continue
+            while server.broker in server.kafka.paused:
+                time.sleep(0.01)
             with server.lock:
                 fields = server.kafka.answer(server.broker, header.key, header.version, body)
             answer = encode_response(build(response_type(header.key, header.version), fields))
@@ -388,6 +393,7 @@ def serving(kafka: ScriptedKafka) -> Iterator[ScriptedKafka]:
     try:
         yield kafka
     finally:
+        kafka.paused.clear()
         for server in servers:
             server.shutdown()
             server.server_close()

@@ -1,6 +1,9 @@
 """Asking brokers without the client library."""
 
 import socket
+import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from syncline.model.ids import TopicPartition
 from syncline.reassign.log_dir_states import Place
 from syncline.wire.api import ApiKey
 from tests.cli.scripted_kafka import ScriptedKafka, Serve
+from tests.patience import until
 
 MOVES = {"timeout": 1_000, "topics": None}
 
@@ -28,7 +32,7 @@ def test_broker_that_is_paused_is_waited_for_briefly_and_asked_last_from_then_on
     kafka = serve()
     with socket.create_server(("127.0.0.1", 0)) as paused:
         paused.settimeout(5)
-        with Direct(f"127.0.0.1:{paused.getsockname()[1]},{kafka.bootstrap}", patience_s=0.1) as cluster:
+        with Direct(f"127.0.0.1:{paused.getsockname()[1]},{kafka.bootstrap}", patience_s=0.5) as cluster:
             for _ in range(3):
                 assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
         connection, _ = paused.accept()
@@ -36,6 +40,69 @@ def test_broker_that_is_paused_is_waited_for_briefly_and_asked_last_from_then_on
         paused.settimeout(0)
         with pytest.raises(BlockingIOError):
             paused.accept()
+
+
+def test_paused_brokers_cost_one_wait_together_and_nothing_until_they_answer(serve: Serve) -> None:
+    """Guards: each of them was waited for in turn, and again for each request that followed."""
+    kafka = serve()
+    kafka.paused = {1, 3, 5}
+    with Direct(kafka.bootstrap, patience_s=0.5) as cluster:
+        cluster.learn({broker: ("127.0.0.1", port) for broker, port in kafka.ports.items()})
+        began_s = time.monotonic()
+        moves = cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES)
+        looks = [cluster.ask_brokers(kafka.brokers, ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()}) for _ in range(3)]
+        took_s = time.monotonic() - began_s
+        kafka.paused.clear()
+        until(
+            lambda: len(cluster.ask_brokers(kafka.brokers, ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()})) == 5,
+            5,
+            otherwise="a broker that was resumed is not asked again",
+        )
+
+    assert moves.topics == ()
+    assert [sorted(look) for look in looks] == [[2, 4]] * 3
+    # The first address is waited for alone, as any broker may answer; then those whose sizes are wanted, at once. In
+    # turn it took 8.5 s.
+    assert 1.0 <= took_s < 4
+
+
+def test_broker_that_answers_late_answers_although_the_next_one_was_asked(serve: Serve) -> None:
+    """It waited for a controller that was gone; the next one, asked meanwhile, is paused."""
+    kafka = serve()
+    kafka.paused = set(kafka.brokers)
+    with Direct(f"{kafka.bootstrap},127.0.0.1:{kafka.ports[2]}", patience_s=0.8) as cluster:
+        threading.Timer(1.5, kafka.paused.discard, [1]).start()
+        began_s = time.monotonic()
+        assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
+        cluster.learn({2: ("127.0.0.1", kafka.ports[2])})
+        with pytest.raises(BrokerSilentError, match="in time"):
+            cluster.ask_broker(2, ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()})
+        took_s = time.monotonic() - began_s
+
+    # The patience with the next one began when it was asked first, 0.8 s after the first.
+    assert 1.6 <= took_s < 2.1
+
+
+def test_change_that_was_given_up_is_not_made_later(serve: Serve) -> None:
+    """It waited behind a question that a paused broker had not answered; by then another change may have followed."""
+    kafka = serve(owns_throttles=True)
+    kafka.paused = {1}
+    change = [{"name": "follower.replication.throttled.rate", "config_operation": 0, "value": "1"}]
+    resource = {"resource_type": 4, "resource_name": "1", "configs": change}
+    with Direct(kafka.bootstrap, patience_s=1) as cluster:
+        cluster.learn({1: ("127.0.0.1", kafka.ports[1])})
+        threading.Thread(target=_ask_in_vain, args=(cluster, ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()})).start()
+        until(lambda: kafka.connections, 1, otherwise="nobody connects")
+        _ask_in_vain(cluster, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+        kafka.paused.clear()
+        until(lambda: cluster.ask_brokers([1], ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()}), 5, otherwise="it is silent")
+
+    assert kafka.changes == []
+
+
+def _ask_in_vain(cluster: Direct, key: ApiKey, fields: dict[str, Any]) -> None:
+    with pytest.raises(BrokerSilentError, match="in time"):
+        cluster.ask_broker(1, key, fields)
 
 
 def test_sizes_are_of_one_moment_although_a_broker_is_waited_for(serve: Serve) -> None:
@@ -48,7 +115,7 @@ def test_sizes_are_of_one_moment_although_a_broker_is_waited_for(serve: Serve) -
         kafka.sizes[key, 1] = 200
 
     kafka.on_silence = grow
-    with Direct(kafka.bootstrap, patience_s=0.1) as cluster:
+    with Direct(kafka.bootstrap, patience_s=0.5) as cluster:
         state = read_cluster(cluster, with_sizes=True)
 
     assert state.sizes[Place(key, 1)] == 200

@@ -3,13 +3,19 @@
 confluent-kafka knows neither reassignments (45, 46) nor log directories (34, 35), and cannot name the configurations
 of all brokers. Each broker gets one blocking connection when it is first asked. It says which versions it serves, and
 the newest one that both sides know is used. A connection that fails is opened once more, for a broker that restarted.
-A broker that did not answer in time gets less time until it answers.
+
+A thread waits for each answer, so several brokers can be asked at once, and the command can go on without one that is
+silent: a paused broker costs the patience once, and then nothing until it has answered its first request.
 """
 
+import contextlib
 import socket
 import struct
-from collections.abc import Mapping
-from typing import Any, Final, Self
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Final, NamedTuple, Self
 
 from syncline.cli.target import CONNECT_TIMEOUT_S, PORT_DEFAULT, REQUEST_TIMEOUT_S
 from syncline.local.layout import LocalClusterError
@@ -35,6 +41,15 @@ class BrokerSilentError(LocalClusterError):
     """A broker cannot be reached, or closed the connection."""
 
 
+class _Question(NamedTuple):
+    """What one broker was asked, and until when the caller waits for it."""
+
+    place: tuple[str, int]
+    answer: Future[Any]
+    began_s: float
+    deadline_s: float
+
+
 class Direct:
     """Connections to the brokers of a cluster, and the way to ask them.
 
@@ -47,12 +62,18 @@ class Direct:
         self._places: dict[int, tuple[str, int]] = {}
         self._lines: dict[tuple[str, int], _Line] = {}
         self._late: set[tuple[str, int]] = set()
+        # The last question to each broker. The next one waits for its end: a connection carries one at a time.
+        self._last: dict[tuple[str, int], _Question] = {}
+        self._is_closed = False
+        # How long brokers were waited for in vain.
+        self.wasted_s = 0.0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for line in self._lines.values():
+        self._is_closed = True
+        for line in list(self._lines.values()):
             line.close()
         self._lines.clear()
 
@@ -61,44 +82,126 @@ class Direct:
         self._places = dict(places)
 
     def ask(self, key: ApiKey, fields: Mapping[str, Any]) -> Any:
-        """Return the answer of the first broker that gives one. Raises LocalClusterError."""
+        """Return the answer of the first broker that gives one. Raises LocalClusterError.
+
+        A broker that is slow to answer may still do so while the next one is asked.
+        """
         known = list(dict.fromkeys([*self._lines, *self._bootstrap, *self._places.values()]))
+        # Stable: among those that are not late, connected ones come first.
+        known.sort(key=self._late.__contains__)
+        asked: list[_Question] = []
         problem: Exception | None = None
         for place in known:
-            try:
-                return self._ask(place, key, fields, REQUEST_TIMEOUT_S if place == known[-1] else self._patience_s)
-            except BrokerSilentError as error:
-                problem = error
+            patience_s = REQUEST_TIMEOUT_S if place == known[-1] else self._patience_s
+            asked.append(self._begin(place, key, fields, time.monotonic() + patience_s))
+            while asked:
+                question = self._first_ended(asked)
+                if question is None:
+                    break
+                asked.remove(question)
+                try:
+                    return question.answer.result()
+                except BrokerSilentError as error:
+                    problem = error
+        for question in asked:
+            problem = _in_vain(question.place)
         servers = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
         raise LocalClusterError(f"no broker answers at {servers} ({problem}). Is the cluster up?")
 
     def ask_broker(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> Any:
         """Return the answer of one broker. Raises BrokerSilentError, also if nobody knows where it is."""
+        return self._answer(self._begin_at(broker, key, fields))
+
+    def ask_brokers(self, brokers: Iterable[int], key: ApiKey, fields: Mapping[str, Any]) -> dict[int, Any]:
+        """Return the answers of those brokers that give one. All are asked at once."""
+        asked = {}
+        for broker in brokers:
+            with contextlib.suppress(BrokerSilentError):
+                asked[broker] = self._begin_at(broker, key, fields)
+        answers = {}
+        for broker, question in asked.items():
+            with contextlib.suppress(BrokerSilentError):
+                answers[broker] = self._answer(question)
+        return answers
+
+    def _begin_at(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> _Question:
         place = self._places.get(broker)
         if place is None:
             raise BrokerSilentError(f"broker {broker} is not among the brokers that run")
-        return self._ask(place, key, fields, LATE_AGAIN_S if place in self._late else self._patience_s)
+        now_s = time.monotonic()
+        last = self._last.get(place)
+        if last is None or last.answer.done():
+            return self._begin(place, key, fields, now_s + (LATE_AGAIN_S if place in self._late else self._patience_s))
+        # Its patience began with what it has not answered yet.
+        deadline_s = last.began_s + self._patience_s
+        if deadline_s <= now_s:
+            raise _in_vain(place)
+        return self._begin(place, key, fields, deadline_s)
 
-    def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], patience_s: float) -> Any:
+    def _begin(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], deadline_s: float) -> _Question:
+        last = self._last.get(place)
+        question = self._last[place] = _Question(place, Future(), time.monotonic(), deadline_s)
+        # A daemon: the command ends without waiting for a broker that is silent.
+        threading.Thread(target=self._carry, args=(question, key, fields, last), daemon=True).start()
+        return question
+
+    def _answer(self, question: _Question) -> Any:
+        """Return the answer to a question. Raises BrokerSilentError if it does not come in time."""
+        if self._first_ended([question]) is None:
+            raise _in_vain(question.place)
+        return question.answer.result()
+
+    def _first_ended(self, asked: list[_Question]) -> _Question | None:
+        """Return a question that has ended, or None when the last one has had its time."""
+        began_s = time.monotonic()
+        done, _ = wait(
+            [each.answer for each in asked], max(asked[-1].deadline_s - began_s, 0.0), return_when=FIRST_COMPLETED
+        )
+        if done:
+            return next(each for each in asked if each.answer in done)
+        self.wasted_s += time.monotonic() - began_s
+        self._late.add(asked[-1].place)
+        return None
+
+    def _carry(self, question: _Question, key: ApiKey, fields: Mapping[str, Any], last: _Question | None) -> None:
+        """Put a question, in a thread of its own, when the one before has ended."""
+        if last is not None:
+            wait([last.answer])
+        if last is not None and time.monotonic() > question.deadline_s:
+            # Nobody wants it any more. A change that was given up must not come after those that followed it.
+            question.answer.set_exception(_in_vain(question.place))
+            return
+        try:
+            question.answer.set_result(self._ask(question.place, key, fields))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the answer raises it
+            question.answer.set_exception(error)
+
+    def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any]) -> Any:
         for is_last in (place not in self._lines, True):
             try:
                 line = self._lines.get(place)
                 if line is None:
                     line = self._lines[place] = _Line(place)
-                answer = line.exchange(key, fields, patience_s)
+                if self._is_closed:
+                    raise EOFError("the command has ended")
+                answer = line.exchange(key, fields)
             except (OSError, EOFError) as error:
                 stale = self._lines.pop(place, None)
                 if stale is not None:
                     stale.close()
                 if isinstance(error, TimeoutError):
                     self._late.add(place)
-                if is_last or isinstance(error, TimeoutError):
-                    why = "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
-                    raise BrokerSilentError(f"{place[0]}:{place[1]}: {why}") from None
+                    raise _in_vain(place) from None
+                if is_last or self._is_closed:
+                    raise BrokerSilentError(f"{place[0]}:{place[1]}: {error}") from None
             else:
                 self._late.discard(place)
                 return answer
         raise AssertionError("the second try is the last one")
+
+
+def _in_vain(place: tuple[str, int]) -> BrokerSilentError:
+    return BrokerSilentError(f"{place[0]}:{place[1]}: it does not answer in time")
 
 
 class _Line:
@@ -114,15 +217,18 @@ class _Line:
         self._served: dict[int, tuple[int, int]] = {}
 
     def close(self) -> None:
+        # Closing alone does not wake a thread that waits for an answer.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def exchange(self, key: ApiKey, fields: Mapping[str, Any], patience_s: float) -> Any:
+    def exchange(self, key: ApiKey, fields: Mapping[str, Any]) -> Any:
         """Return the answer to a request in the newest version that both sides know. Raises LocalClusterError."""
         from syncline.wire.codec import decode_response, encode_request, request_type
         from syncline.wire.entities import build
         from syncline.wire.errors import DecodeError
 
-        self._socket.settimeout(patience_s)
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
         version = self._version(key)
         body = encode_request(build(request_type(key, version), fields))
         try:

@@ -1,8 +1,7 @@
 """What a cluster is, for plans of moves: brokers, partitions, moves, and what each broker has on its disk."""
 
-import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from syncline.cli.cluster_configs import BROKER
@@ -153,10 +152,10 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
     fields = {"topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()]}
     sizes: dict[Place, int] = {}
     log_dirs: dict[Place, Copies] = {}
-    answers = _sizes_of(cluster, state.brokers, fields)
+    answers = cluster.ask_brokers(state.brokers, ApiKey.DESCRIBE_LOG_DIRS, fields)
     if len(answers) < len(state.brokers):
         # While one was waited for, the others went on: the sizes of a look must be of one moment, or rates are wrong.
-        answers = _sizes_of(cluster, answers, fields)
+        answers = cluster.ask_brokers(answers, ApiKey.DESCRIBE_LOG_DIRS, fields)
     brokers = {broker: known._replace(is_silent=broker not in answers) for broker, known in state.brokers.items()}
     failed = set()
     for broker, answer in answers.items():
@@ -183,15 +182,6 @@ def _with_sizes(cluster: Direct, state: ClusterState) -> ClusterState:
         log_dirs=log_dirs,
         failed_directories=frozenset(failed),
     )
-
-
-def _sizes_of(cluster: Direct, brokers: Iterable[int], fields: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the answers of those brokers that give one."""
-    answers = {}
-    for broker in brokers:
-        with contextlib.suppress(BrokerSilentError):
-            answers[broker] = cluster.ask_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, fields)
-    return answers
 
 
 def _seconds(duration_ms: int) -> float | None:

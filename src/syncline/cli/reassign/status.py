@@ -154,7 +154,9 @@ def status(
         began_s = time.monotonic()
         seen.look()
         # A look at thousands of partitions takes long, and the second one as long as the first: time enough to measure.
-        pause_s = LOOK_S if seen.state.running and time.monotonic() - began_s < LOOK_S else 0.0
+        # But a broker that is silent is waited for only once.
+        took_s = time.monotonic() - began_s - cluster.wasted_s
+        pause_s = LOOK_S if seen.state.running and took_s < LOOK_S else 0.0
         try:
             while True:
                 time.sleep(WATCH_S if watch else pause_s)
