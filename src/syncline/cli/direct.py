@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Final, NamedTuple, Self
 
-from syncline.cli.target import CONNECT_TIMEOUT_S, PORT_DEFAULT, REQUEST_TIMEOUT_S
+from syncline.cli.target import CONNECT_STEP_S, CONNECT_TIMEOUT_S, PORT_DEFAULT, REQUEST_TIMEOUT_S, note_silence
 from syncline.local.layout import LocalClusterError
 from syncline.wire.api import ApiKey
 
@@ -65,6 +65,8 @@ class Direct:
         # The last question to each broker. The next one waits for its end: a connection carries one at a time.
         self._last: dict[tuple[str, int], _Question] = {}
         self._is_closed = False
+        # Whether it is clear that there is a cluster.
+        self._is_known = False
         # How long brokers were waited for in vain.
         self.wasted_s = 0.0
 
@@ -154,9 +156,14 @@ class Direct:
     def _first_ended(self, asked: list[_Question]) -> _Question | None:
         """Return a question that has ended, or None when the last one has had its time."""
         began_s = time.monotonic()
-        done, _ = wait(
-            [each.answer for each in asked], max(asked[-1].deadline_s - began_s, 0.0), return_when=FIRST_COMPLETED
-        )
+        patience_s = max(asked[-1].deadline_s - began_s, 0.0)
+        answers = [each.answer for each in asked]
+        done, _ = wait(answers, min(CONNECT_STEP_S, patience_s), FIRST_COMPLETED)
+        if not done and patience_s > CONNECT_STEP_S:
+            if not self._is_known:
+                host, port = asked[-1].place
+                note_silence(f"{host}:{port}", patience_s)
+            done, _ = wait(answers, asked[-1].deadline_s - time.monotonic(), FIRST_COMPLETED)
         if done:
             return next(each for each in asked if each.answer in done)
         self.wasted_s += time.monotonic() - began_s
@@ -196,6 +203,7 @@ class Direct:
                     raise BrokerSilentError(f"{place[0]}:{place[1]}: {error}") from None
             else:
                 self._late.discard(place)
+                self._is_known = True
                 return answer
         raise AssertionError("the second try is the last one")
 

@@ -6,6 +6,7 @@ ports.
 """
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
-# Every address that refuses connections has done so by then.
+# Every address that refuses connections has done so by then. Who waits longer is told for what.
 CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
 _REASONS = {
@@ -78,6 +79,7 @@ def admin_client(bootstrap: str) -> Any:
     from confluent_kafka.admin import AdminClient
 
     troubles: list[Any] = []
+    has_noted = False
     admin = AdminClient(client_config(bootstrap, error_cb=troubles.append))
     deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
@@ -88,10 +90,18 @@ def admin_client(bootstrap: str) -> Any:
             admin.poll(0)
             said = " ".join(each.str() for each in troubles)
             if "brokers are down" not in said and time.monotonic() < deadline_s:
+                if not has_noted:
+                    note_silence(bootstrap, CONNECT_TIMEOUT_S)
+                    has_noted = True
                 continue
             why = next((f" ({words})" for phrase, words in _REASONS.items() if phrase in said), "")
             raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
     return admin
+
+
+def note_silence(servers: str, patience_s: float) -> None:
+    """Say on standard error who is waited for: an address may be wrong, or a broker paused."""
+    print(f"syncline: no answer from {servers} yet; waiting for up to {patience_s:.0f} s", file=sys.stderr, flush=True)
 
 
 def topic_names(admin: Any) -> dict[str, Any]:
