@@ -1,6 +1,7 @@
 """Connections to other brokers: every request ends, whatever the other side does."""
 
 import asyncio
+import gc
 import struct
 from collections.abc import Callable
 
@@ -184,6 +185,20 @@ async def test_peer_leaves_others_alone_when_a_cancelled_request_is_answered(wor
 
     assert await waiting == b"x"
     assert peer.is_open
+
+
+async def test_request_whose_coroutine_was_closed_complains_of_nothing(world: World) -> None:
+    """Guards: "exception was never retrieved" when a killed process was taken apart, which closes its coroutines."""
+    peer, _ = await connect(silent)
+    complaints: list[object] = []
+    world.loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    asking = peer.request_raw(ApiKey.METADATA, 12, (b"",))
+    asking.send(None)
+    asking.close()
+    peer.close()
+    gc.collect()
+
+    assert complaints == []
 
 
 async def test_peer_is_lost_when_nobody_listens(world: World) -> None:

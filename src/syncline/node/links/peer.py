@@ -124,7 +124,11 @@ class PeerConnection(asyncio.BufferedProtocol):
                 answered.set_result(bytes(frame[position:]))
 
         self.send(key, version, parts, on_answer)
-        return await answered
+        try:
+            return await answered
+        finally:
+            # If this coroutine was closed, nobody will look at what comes later.
+            answered.cancel()
 
     async def request(self, key: int, version: int, entity: Any) -> Any:
         """Return the answer to a kio entity as a kio entity; raises `PeerLost`."""
