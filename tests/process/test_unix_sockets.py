@@ -3,6 +3,7 @@
 import hashlib
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from syncline.node.unix_sockets.names import connect_beside, name_of
+from tests.cli.terminal import ENVIRONMENT, command
 from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
 from tests.process.load import QUIET, await_full_isr, create_topic
-from tests.process.processes import stored_metadata
+from tests.process.processes import free_port_range, stored_metadata
 
 pytestmark = [
     pytest.mark.process,
@@ -133,3 +135,22 @@ def test_brokers_replicate_over_tcp_where_unix_domain_sockets_are_off() -> None:
         until(lambda: [len(each) for each in digests(cluster)] == [1] * PARTITIONS, 10, otherwise="the replicas differ")
     finally:
         cluster.stop()
+
+
+def test_broker_whose_name_is_taken_says_so_once_and_serves(tmp_path: Path) -> None:
+    """Guards: it replicated over TCP, which takes more of the processor, and no log said why."""
+    port = free_port_range(1)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(name_of(port))
+        at = ("--data", str(tmp_path), "--port", "0", "--internal-port", str(port))
+        with subprocess.Popen(
+            command("broker", "1", *at), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as broker:
+            assert broker.stdout is not None
+            assert "serves" in broker.stdout.readline()
+            broker.terminate()
+            _, lines = broker.communicate(timeout=20)
+
+    (line,) = [each for each in lines.splitlines() if "Unix domain socket" in each]
+    assert "WARNING broker-1" in line
+    assert line.endswith(f"beside port {port}: its name is taken")

@@ -163,6 +163,11 @@ class BrokerProcess:
         if self._supervisor_alive_fd is not None:
             loop.add_reader(self._supervisor_alive_fd, self._supervisor_gone, stopping)
             _go_on_without_parent()
+        if self._internal.trouble:
+            port = self._internal.port
+            log.warning(
+                "replicating over TCP: there is no Unix domain socket beside port %s: %s", port, self._internal.trouble
+            )
         clock = SystemClock(BrokerConfig.resolve(self._config).clock_offset_ms)
         loop_clock = LoopClock()
         holds = LoopHolds(loop_clock, loop_clock.worked_ms, loop_clock.look_ms)

@@ -46,6 +46,8 @@ class BetweenBrokers(NamedTuple):
 
     tcp: socket.socket
     beside: socket.socket | None
+    # Why there is none, if there should be one.
+    trouble: str = ""
 
     @property
     def port(self) -> int:
@@ -63,8 +65,13 @@ def listen_between(port: int, config: "BrokerConfig") -> BetweenBrokers:
     """Return the listeners of a broker for the others; `LocalClusterError` names a port that is in use."""
     backlog = config.socket_listen_backlog_size
     tcp = listen(port, "--internal-port", backlog=backlog)
-    beside = listen_beside(port_of(tcp), backlog) if config.inter_broker_unix_socket_enable else None
-    return BetweenBrokers(tcp, beside)
+    if not config.inter_broker_unix_socket_enable:
+        return BetweenBrokers(tcp, None)
+    try:
+        return BetweenBrokers(tcp, listen_beside(port_of(tcp), backlog))
+    except OSError as error:
+        reason = "its name is taken" if error.errno == errno.EADDRINUSE else str(error.strerror)
+        return BetweenBrokers(tcp, None, reason)
 
 
 def listen_all(

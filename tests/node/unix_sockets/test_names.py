@@ -53,11 +53,12 @@ def test_name_is_free_again_when_its_socket_is_closed(tcp: socket.socket) -> Non
 
 
 def test_name_is_taken(tcp: socket.socket) -> None:
-    """The broker goes on with its port alone."""
+    """Whoever listens is told why; the broker goes on with its port alone."""
     port = tcp.getsockname()[1]
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(name_of(port))
-        assert listen_beside(port, 8) is None
+        with pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)):
+            listen_beside(port, 8)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "127.0.0.2", "broker-1", "localhost"])
@@ -97,7 +98,8 @@ def test_want_of_descriptors_is_no_reason_to_try_tcp(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(socket, "socket", refuse)
-    assert listen_beside(9, 8) is None
+    with pytest.raises(OSError, match=os.strerror(number)):
+        listen_beside(9, 8)
     if is_raised:
         with pytest.raises(OSError, match=os.strerror(number)):
             connect_beside(HOST, 9)

@@ -29,19 +29,19 @@ def name_of(port: int) -> str:
 
 
 def listen_beside(port: int, backlog: int) -> socket.socket | None:
-    """Return a socket that listens beside a port; None if the system refuses one, or the name is taken."""
+    """Return a socket that listens beside a port; None where there are no such names.
+
+    Raises OSError if the system refuses one, or the name is taken.
+    """
     if not IS_POSSIBLE:
         return None
-    try:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    except OSError:
-        return None
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(name_of(port))
         listener.listen(backlog)
     except OSError:
         listener.close()
-        return None
+        raise
     listener.setblocking(False)
     return listener
 
