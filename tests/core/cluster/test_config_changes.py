@@ -119,6 +119,22 @@ def test_answers_in_kafkas_words(request_: dict[str, Any], code: int, message: s
     assert alter(start(), *keys, **request_)[:2] == (code, message)
 
 
+@pytest.mark.parametrize("where", ["", "1"])
+def test_thread_count_is_compared_with_the_one_in_force(where: str) -> None:
+    """Doubled step by step it may rise as far as one likes, and what was raised falls no faster than by half."""
+    code, _, doubled = alter(start(), ("num.io.threads", SET, "16"), kind=BROKER, name=where)
+    assert code == 0
+
+    assert alter(doubled, ("num.io.threads", SET, "32"), kind=BROKER, name="1")[0] == 0
+    assert alter(doubled, ("num.io.threads", SET, "7"), kind=BROKER, name="1")[:2] == (
+        42,
+        (
+            "Dynamic thread count update validation failed for num.io.threads=7, value should be at least half the"
+            " current value 16"
+        ),
+    )
+
+
 def test_resource_given_twice_is_refused_both_times() -> None:
     """Both entries are answered, and nothing changes."""
     resource = ResourceChange(TOPIC, "t", (KeyChange("retention.ms", SET, "1"),))

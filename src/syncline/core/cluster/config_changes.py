@@ -24,7 +24,14 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId, named_broker
 from syncline.model.immutable import Immutable
 from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
-from syncline.model.metadata import Change, ConfigResource, ConfigsChanged, MetadataImage, ResourceType
+from syncline.model.metadata import (
+    CLUSTER_DEFAULTS,
+    Change,
+    ConfigResource,
+    ConfigsChanged,
+    MetadataImage,
+    ResourceType,
+)
 from syncline.model.reasons import Reason
 from syncline.model.topic_config import (
     FOLLOWER_THROTTLED,
@@ -220,9 +227,10 @@ def _changed_broker(
     _validate_unknown(wanted, steps)
     touched = {key.name for key in resource.keys}
     _validate_dynamic([each for each in wanted if each in touched], cluster_wide=not name)
+    in_force = {**settings.static, **image.configs.get(CLUSTER_DEFAULTS, {}), **present}
     try:
         for each, text in wanted.items():
-            _validate_broker_value(each, text, settings)
+            _validate_broker_value(each, text, settings, in_force)
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
     return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
@@ -355,7 +363,8 @@ def _validate_dynamic(names: Sequence[str], *, cluster_wide: bool) -> None:
         )
 
 
-def _validate_broker_value(name: str, text: str, settings: BrokerConfig) -> None:
+def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_force: Mapping[str, str]) -> None:
+    """Refuse a value that the broker cannot take; `in_force` are its configurations before the change."""
     definition = BROKER_CONFIGS.get(name) or THROTTLE_RATES.get(name)
     if definition is None:
         return
@@ -365,7 +374,7 @@ def _validate_broker_value(name: str, text: str, settings: BrokerConfig) -> None
         check_protection_cap(value, settings.replica_lag_time_max_ms)
     if name not in _THREAD_COUNTS:
         return
-    now = definition.parse(settings.static[name]) if name in settings.static else definition.default_value()
+    now = definition.parse(in_force[name]) if name in in_force else definition.default_value()
     assert isinstance(value, int), "a number of threads"
     assert isinstance(now, int), "a number of threads"
     failed = f"Dynamic thread count update validation failed for {name}={value}"
