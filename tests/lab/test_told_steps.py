@@ -19,6 +19,7 @@ def test_offsets_of_a_step_stand_in_columns_when_one_has_many_digits() -> None:
 
     assert leader.index("HW") == follower.index("HW")
     assert leader.index("epochs") == follower.index("epochs")
+    assert "LEO 15,000 HW 10,000 epochs" in leader
 
 
 def test_seconds_count_from_the_first_step_in_text_picture_and_json() -> None:

@@ -54,7 +54,7 @@ class Lag(NamedTuple):
     is_estimated: bool
 
     def __str__(self) -> str:
-        amounts = f"{self.records} records, {size(self.size_bytes)}"
+        amounts = f"{self.records:,} records, {size(self.size_bytes)}"
         return f"{self.group}: {amounts}, the next of which has waited {waited(self.waited_ms)}"
 
     @property

@@ -66,7 +66,7 @@ def page(title: str, about: str, groups: Sequence[Measured]) -> str:
         "</header>",
         cards(
             [
-                (" and ".join(map(str, records)), "records that each group has not read"),
+                (" and ".join(f"{each:,}" for each in records), "records that each group has not read"),
                 *((waited(each.waited_ms), f"has waited what {each.group} is to read next") for each in groups),
             ]
         ),

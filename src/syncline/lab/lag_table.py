@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from syncline.lab.lag_modes import LAG_MS, LAST_MS, MESSAGES_MAX, TICK_MS, Outcome, Row, rows
+from syncline.lab.scenario import command_line
 from syncline.lab.style import PATTERNS, STYLE
 from syncline.pictures import legend, svg
 from syncline.pictures.labels import wrapped
@@ -64,7 +65,7 @@ def draw(modes: Sequence[str]) -> str:
     y = 140.0
     parts = [
         svg.text(24, 38, TITLE, class_="title"),
-        svg.text(24, 60, f"syncline lab run {NAME}", class_="muted"),
+        svg.text(24, 60, command_line(NAME, MODES, modes), class_="muted"),
         *legend.row((legend.box("in sync", "in-sync"), legend.box("out of the ISR", "out")), 24, 88, right=300),
         svg.text(300, 88, ABOUT.partition("brokers call. ")[2], class_="muted"),
     ]

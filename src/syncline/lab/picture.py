@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from syncline.lab.scenario import Scenario
+from syncline.lab.scenario import Scenario, command_line
 from syncline.lab.stage import Mark, Replica, Story
 from syncline.lab.style import EPOCH_COLOURS, PATTERNS, STYLE
 from syncline.pictures import legend, svg
@@ -48,9 +48,10 @@ def _axis(story: Story) -> StepAxis:
 
 def draw(scenario: Scenario, runs: Sequence[Story]) -> str:
     """Return the picture of a scenario, with a panel for each mode."""
+    command = command_line(scenario.name, scenario.modes, [story.mode for story in runs])
     parts = [
         svg.text(24, 38, scenario.title, class_="title"),
-        svg.text(24, 60, f"syncline lab run {scenario.name}", class_="muted"),
+        svg.text(24, 60, command, class_="muted"),
         *_legend(),
     ]
     y = 140.0
@@ -157,7 +158,7 @@ def _lane(axis: StepAxis, story: Story, broker_id: int, y: float, highest: int) 
         return y + _LANE - offset / highest * (_LANE - 10)
 
     for offset in _ticks(highest):
-        parts.append(svg.text(_LEFT - 8, place(offset) + 4, str(offset), class_="tick end-anchor"))
+        parts.append(svg.text(_LEFT - 8, place(offset) + 4, f"{offset:,}", class_="tick end-anchor"))
         parts.append(svg.line(_LEFT, place(offset), end_x, place(offset), class_="grid"))
     spans = _spans(story, broker_id)
     colours = _colours(story)
@@ -218,7 +219,7 @@ def _bands(axis: StepAxis, spans: Sequence[Span], place: Place, colours: dict[in
     for span in _merged(spans, lambda replica: (replica.epochs, replica.log_end)):
         x, end_x = axis.x(span.start_s), axis.x(span.end_s)
         for epoch, low, high in _parts_of(span.replica):
-            tip = svg.tip(f"epoch {epoch}: offsets {low} to {high - 1}")
+            tip = svg.tip(f"epoch {epoch}: offsets {low:,} to {high - 1:,}")
             top, height = place(high), place(low) - place(high)
             parts.append(svg.rect(x, top, end_x - x, height, tip, class_=f"epoch{colours[epoch]}"))
     return parts

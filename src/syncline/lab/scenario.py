@@ -1,6 +1,6 @@
 """The definition of a scenario."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syncline.lab.stage import Outcome, Stage, Story
@@ -35,3 +35,9 @@ class Scenario:
     def brokers(self) -> list[int]:
         """All brokers, the controller first."""
         return [self.controller, *(each for each in self.lanes if each != self.controller)]
+
+
+def command_line(name: str, known: Mapping[str, str], played: Sequence[str]) -> str:
+    """Return the command that plays these modes of a scenario; it names none if all that are `known` are played."""
+    modes = [] if set(played) == set(known) else [f" --mode {mode}" for mode in played]
+    return f"syncline lab run {name}{''.join(modes)}"

@@ -212,7 +212,7 @@ class Stage:
     def until_ends(self, ends: Mapping[int, tuple[int, int]]) -> None:
         """Observe until these replicas have these log ends and high watermarks."""
         wanted = ", ".join(
-            f"{named(each, self.story.lanes)} at LEO {end} HW {mark}" for each, (end, mark) in ends.items()
+            f"{named(each, self.story.lanes)} at LEO {end:,} HW {mark:,}" for each, (end, mark) in ends.items()
         )
         self.until(lambda: all(self.replicas[each].ends == pair for each, pair in ends.items()), wanted)
 
@@ -329,7 +329,7 @@ def lines_of(step: Step, lanes: Mapping[int, str], *, first_s: float) -> Iterato
         yield f"       ({note})"
     width = max(len(named(broker_id, lanes)) for broker_id in lanes)
     # A mark is never above the log end of its replica.
-    digits = max((len(str(each.log_end)) for each in step.replicas.values()), default=0)
+    digits = max((len(f"{each.log_end:,}") for each in step.replicas.values()), default=0)
     for broker_id, replica in step.replicas.items():
         yield f"       {named(broker_id, lanes):<{width}}  {described(replica, digits)}"
 
@@ -337,7 +337,7 @@ def lines_of(step: Step, lanes: Mapping[int, str], *, first_s: float) -> Iterato
 def described(replica: Replica, digits: int = 0) -> str:
     """Return a replica in one line; offsets take the room of at least `digits`."""
     room = max(3, digits)
-    where = f"LEO {replica.log_end:<{room}} HW {replica.high_watermark:<{room}} epochs {replica.history}"
+    where = f"LEO {replica.log_end:<{room},} HW {replica.high_watermark:<{room},} epochs {replica.history}"
     if replica.state != "running":
         return f"{replica.state:<9} {where}"
     if replica.leads:

@@ -173,10 +173,10 @@ def _outcome(stage: Stage, writer: PacedWriter, journal: _Journal) -> Outcome:
     if writer.failures or logs[SOURCE] != logs[NEW] or len(logs[NEW]) != FILL_BATCHES + writer.acknowledged:
         return Outcome(f"records are missing or doubled; {writer.failures[:1]}", is_expected=False)
     if writer.slowest_ms > FELT_MS:
-        return Outcome(f"a client waited {writer.slowest_ms:.0f} ms for an acknowledgement", is_expected=False)
+        return Outcome(f"a client waited {writer.slowest_ms:,.0f} ms for an acknowledgement", is_expected=False)
     stage.story.journal = journal.events()
     low, enough = rate_words(TOO_LOW), rate_words(ENOUGH)
-    text = f"with {low} the move could not end, with {enough} it did, and no client waited {FELT_MS:.0f} ms"
+    text = f"with {low} the move could not end, with {enough} it did, and no client waited {FELT_MS:,.0f} ms"
     return Outcome(f"{text}. {words.verdict(facts)}".rstrip("."), is_expected=True)
 
 
