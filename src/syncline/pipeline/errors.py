@@ -33,7 +33,7 @@ class TopicGoneError(BrokerError):
 
 
 class DataLossError(PipelineError):
-    """Records that the query should read are gone; the message names them, and how to continue without them."""
+    """Records that the query should read are gone; the message names them, and how to continue without what is gone."""
 
 
 class DecodeError(PipelineError):

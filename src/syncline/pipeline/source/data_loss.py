@@ -47,7 +47,7 @@ class Gap:
 def report_loss(what: str, *, fail: bool) -> None:
     """Raise `DataLossError` for what is gone, or write it to the log; `fail` is the option `failOnDataLoss`."""
     if fail:
-        raise DataLossError(f"{what}; set the option failOnDataLoss to false to go on without them")
+        raise DataLossError(f"{what}; set the option failOnDataLoss to false to go on without what is gone")
     log.warning("records are lost to this query: %s", what)
 
 
