@@ -1,6 +1,7 @@
 """Columns of Spark: values that Confluent's own clients have written, and values that they read."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from pyspark_syncline import SchemaRegistry
-from syncline.pipeline.errors import OptionError
+from syncline.pipeline.errors import OptionError, PipelineError
 from syncline.pipeline.registry.columns import Decoder
 from syncline.pipeline.registry.framing import FramingError, frame
 from syncline.pipeline.registry.kinds import SchemaError, ValueRefused
@@ -100,9 +101,38 @@ def test_failure_in_a_task_is_a_sentence(spark) -> None:
         assert "Traceback" not in str(unread.value) + str(unwritten.value)
 
 
-def _decoder(server: Any, mode: Any) -> Decoder:
+@spark_test
+def test_failure_in_a_task_names_the_record(spark) -> None:
+    """Guards: of a topic with millions of records, the error said only that one value cannot be read."""
+    with schema_server() as server:
+        server.register("orders-value", {"schema": ORDER})
+        rows = spark.createDataFrame(
+            [("orders", 3, 41, None), ("orders", 3, 42, b"{}")],
+            "topic string, partition int, offset long, value binary",
+        )
+        read = SchemaRegistry(server.url).decoded("value", subject="orders-value", at=["topic", "partition", "offset"])
+        with pytest.raises(Exception, match=r"id of a schema \(topic orders, partition 3, offset 42\)"):
+            rows.select(read).collect()
+
+
+def _decoder(server: Any, mode: Any, at: Sequence[str] = ()) -> Decoder:
     registry = Registry(server.url)
-    return Decoder(registry, registry.of_subject("orders-value"), None, mode)
+    return Decoder(registry, registry.of_subject("orders-value"), None, mode, at)
+
+
+def test_error_names_the_first_record_that_cannot_be_read() -> None:
+    """Whatever is wrong: no frame, an unknown schema, damage, a number that no column holds."""
+    huge = json.dumps({"id": 2**70}).encode()
+    with schema_server() as server:
+        number = server.register("orders-value", {"schema": JSON_ORDER, "schemaType": "JSON"})
+        good = frame(number) + b'{"id":1}'
+        for bad in (b"{}", b"", frame(99) + b"{}", frame(number) + b"{", frame(number) + huge):
+            column = pa.array([None, good, bad, good], pa.binary())
+            offsets = pa.array([7, 8, 9, 10], pa.int64())
+            with pytest.raises(PipelineError, match=r" \(offset 9\)$"):
+                _decoder(server, "failfast", ["offset"]).decode(column, offsets)
+            with pytest.raises(PipelineError, match='at=\\["topic", "partition", "offset"\\]\\) says of which record'):
+                _decoder(server, "failfast").decode(column)
 
 
 def test_permissive_leaves_out_what_cannot_be_read_and_nothing_else() -> None:

@@ -8,7 +8,7 @@ The type of a decoded column is that of one schema, the reader's: by default the
 made. Values written with other schemas are read by the rules of their kind; workers fetch those when they meet them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["failfast", "permissive"]
 _MODES: Final = ("failfast", "permissive")
+# How to learn of which record a value is.
+_UNNAMED: Final = 'decoded(..., at=["topic", "partition", "offset"]) says of which record'
 # What Arrow raises for a value that its column cannot hold.
 _MISFITS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
@@ -42,18 +44,21 @@ class SchemaRegistry:
         version: int | None = None,
         message: str | None = None,
         mode: Mode = "failfast",
+        at: Sequence[str] = (),
     ) -> "Column":
         """Return what a column of framed bytes says, as the schema of a subject has it; null stays null.
 
         `message` names a Protobuf message, by default the first of the file. A value that cannot be read fails the
-        query, or is null if the mode is `permissive`. Raises SchemaError, OptionError.
+        query, or is null if the mode is `permissive`. `at` names columns that tell records apart, such as `topic`,
+        `partition` and `offset`: the error has what they hold beside the value. Raises SchemaError, OptionError.
         """
         from pyspark.sql.functions import arrow_udf
 
         if mode not in _MODES:
             raise OptionError(f"the mode is {mode!r}; it is one of {', '.join(_MODES)}")
-        decoder = Decoder(self._registry, self._registry.of_subject(subject, version), message, mode)
-        return arrow_udf(_in_task(decoder.decode), spark_type(decoder.arrow_type))(column)
+        at = [at] if isinstance(at, str) else at
+        decoder = Decoder(self._registry, self._registry.of_subject(subject, version), message, mode, at)
+        return arrow_udf(_in_task(decoder.decode), spark_type(decoder.arrow_type))(column, *at)
 
     def encoded(
         self,
@@ -77,12 +82,12 @@ class SchemaRegistry:
         return self._registry.registered(subject, kind, schema).schema_id
 
 
-def _in_task(turn: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+def _in_task(turn: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
     """Return the function for Spark's workers, from which our errors reach the user without a traceback."""
 
-    def turned(column: pa.Array) -> pa.Array:
+    def turned(*columns: pa.Array) -> pa.Array:
         with plainly():
-            return turn(column)
+            return turn(*columns)
 
     # Spark names the column after the function.
     turned.__name__ = turn.__name__
@@ -131,7 +136,15 @@ class _Lazy:
 class Decoder:
     """Turns framed bytes into values of the reader's schema."""
 
-    def __init__(self, registry: Registry, schema: RegisteredSchema, message: str | None, mode: Mode) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        schema: RegisteredSchema,
+        message: str | None,
+        mode: Mode,
+        at: Sequence[str] = (),
+    ) -> None:
+        self._at = tuple(at)
         self._registry = registry
         self._schema = schema
         self._kind = _Lazy(schema, message)
@@ -143,16 +156,36 @@ class Decoder:
         """The type of the column."""
         return self._kind().arrow_type
 
-    def decode(self, column: pa.Array) -> pa.Array:
-        """Return the values. Raises SchemaError, FramingError and ValueRefused."""
+    def decode(self, column: pa.Array, *places: pa.Array) -> pa.Array:
+        """Return the values; `places` are the columns that `at` names. Raises SchemaError, FramingError, ValueRefused.
+
+        The error says of which record the first value is that cannot be read.
+        """
         self._registry.keep(self._schema)
-        values = [None if each is None else self._value(each) for each in column.to_pylist()]
+        values: list[Any] = []
+        try:
+            # Those before the one that fails are kept, and so tell its row.
+            values.extend(None if each is None else self._value(each) for each in column.to_pylist())
+        except PipelineError as error:
+            if _is_of_registry(error):
+                raise
+            raise type(error)(f"{error}{self._record(len(values), places)}") from error
         try:
             return pa.array(values, self.arrow_type)
         except _MISFITS as error:
             if self._mode == "failfast":
-                raise ValueRefused(f"values do not fit the type of their column, of {self._schema}: {error}") from error
+                row = next((row for row, each in enumerate(values) if not self._fits(each)), None)
+                where = "" if row is None else self._record(row, places)
+                what = f"values do not fit the type of their column, of {self._schema}: {error}{where}"
+                raise ValueRefused(what) from error
         return pa.array([each if self._fits(each) else None for each in values], self.arrow_type)
+
+    def _record(self, row: int, places: Sequence[pa.Array]) -> str:
+        """Return of which record a row is, as the end of a sentence."""
+        if not places:
+            return f" ({_UNNAMED})"
+        named = (f"{name} {place[row].as_py()}" for name, place in zip(self._at, places, strict=True))
+        return f" ({', '.join(named)})"
 
     def _value(self, value: bytes) -> Any:
         try:
@@ -168,11 +201,8 @@ class Decoder:
                 raise
             # Bytes that only look framed name any number: each is asked for once.
             self._unknown[schema_id] = error
-        except SchemaError:
-            # Nothing is wrong with the value: its registry cannot be asked, or its schema has no type in Spark.
-            raise
-        except PipelineError:
-            if self._mode == "failfast":
+        except PipelineError as error:
+            if self._mode == "failfast" or _is_of_registry(error):
                 raise
         return None
 
@@ -182,6 +212,11 @@ class Decoder:
         except _MISFITS:
             return False
         return True
+
+
+def _is_of_registry(error: PipelineError) -> bool:
+    """Return whether nothing is wrong with the value: its registry cannot be asked, or its schema has no Spark type."""
+    return isinstance(error, SchemaError) and not isinstance(error, UnknownSchemaError)
 
 
 class Encoder:
