@@ -43,8 +43,10 @@ def propose(
     Sizes are known only if the state was read with them.
     """
     known = {key.topic for key in state.partitions}
-    # Topics of the brokers themselves move only if they are named.
-    wanted = {name for name in known if not name.startswith("__")} if topics is None else set(topics)
+    # Topics of the brokers themselves move only if they are named, and else do not count: where the fifty partitions of
+    # `__consumer_offsets` stay on three brokers, a fourth one would have to lead everything that clients use.
+    of_clients = {name for name in known if not name.startswith("__")}
+    wanted = of_clients if topics is None else set(topics)
     missing = next((name for name in topics or () if name not in known), None)
     if missing is not None:
         raise LocalClusterError(f"Topic {missing} not found.")
@@ -54,7 +56,7 @@ def propose(
     placed = [Placed(key, partition.replicas, state.size_of(key)) for key, partition in state.partitions.items()]
     moved = [each for each in placed if each.key.topic in wanted]
     if is_minimal:
-        elsewhere = [each for each in placed if each.key.topic not in wanted]
+        elsewhere = [each for each in placed if each.key.topic in of_clients - wanted]
         proposed = with_fewest_bytes(moved, alive, racks, elsewhere=elsewhere)
     else:
         rng = SystemRandom()
