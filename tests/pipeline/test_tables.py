@@ -382,6 +382,35 @@ def test_faults_are_paired_by_kind_and_target(events_of) -> None:
     ]
 
 
+def test_faults_of_one_kind_and_target_may_overlap(events_of) -> None:
+    """Guards: the first of two had no end, as the beginning of the second came before it."""
+    from syncline.pipeline import tables
+
+    def mark(ts_ms: int, phase: str, note: str) -> Fault:
+        return Fault(ts_ms=ts_ms, broker=1, kind="disk-slow", target="broker-1", phase=phase, note=note)
+
+    events = events_of(
+        [
+            mark(1, "begin", "fault f-1, read, late by 2000 ms"),
+            mark(2, "begin", "fault f-2, write, late by 200 ms, for 1000 ms"),
+            mark(3, "end", "fault f-2, write, late by 200 ms, for 1000 ms: its time is over, 0 hits"),
+            mark(9, "end", "fault f-1, read, late by 2000 ms: cleared, 4 hits"),
+            mark(11, "begin", "fault f-3"),
+            mark(12, "begin", "fault f-4"),
+            mark(13, "end", "fault f-3: cleared, 0 hits"),
+        ]
+    )
+
+    rows = _rows(tables.faults(events).orderBy("started_at"))
+
+    assert [(r["started_at"], r["ended_at"], r["note"][:9]) for r in rows] == [
+        (_at(1), _at(9), "fault f-1"),
+        (_at(2), _at(3), "fault f-2"),
+        (_at(11), _at(13), "fault f-3"),
+        (_at(12), None, "fault f-4"),
+    ]
+
+
 def test_observations_are_one_row_each_however_often_they_were_told(events_of) -> None:
     """Begin, reminders and end of one observation share their start; the last report counts."""
     from syncline.pipeline import tables

@@ -179,8 +179,13 @@ def group_lag(events: DataFrame) -> DataFrame:
 
 def faults(events: DataFrame) -> DataFrame:
     """Return injected faults as intervals: kind, target, started_at, ended_at (null while it lasts), note."""
-    marks = events.where("type = 'fault'").dropDuplicates(["ts_ms", "kind", "target", "phase"])
-    in_time = Window.partitionBy("kind", "target").orderBy("ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0))
+    # Two faults of one kind and target may overlap: the notes of brokers begin with the id. Pauses and kills have none.
+    marks = (
+        events.where("type = 'fault'")
+        .withColumn("fault_id", F.regexp_extract("note", r"^fault ([^,:]+)", 1))
+        .dropDuplicates(["ts_ms", "kind", "target", "phase", "fault_id"])
+    )
+    in_time = Window.partitionBy("kind", "target", "fault_id").orderBy("ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0))
     paired = marks.withColumn("ended_at", F.when(F.lead("phase").over(in_time) == "end", F.lead("at").over(in_time)))
     return paired.where("phase = 'begin'").select("kind", "target", F.col("at").alias("started_at"), "ended_at", "note")
 
