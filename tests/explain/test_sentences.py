@@ -38,7 +38,7 @@ def words(incident: object) -> str:
             "Replica 2 of flights-3 was held back at 6: it copies no faster than a quota allows. Cause: a throttle held"
             " the replica back (broker 2). Broker 1 sends at most 1,000,000 bytes per second for the replicas in"
             " throttle lists (strict quota), of which 990,000 were used; it held 1 replica back, this one from 6 to 11"
-            " (5 s) and had not ended at the last report.",
+            " (5 s), and this had not ended at the last report.",
             id="throttled",
         ),
         pytest.param(
@@ -80,7 +80,7 @@ def words(incident: object) -> str:
         ),
         pytest.param(
             incidents.leader_still_reads,
-            "a read of flights-3 for replica 2's fetch took 13 s and had not ended at the last report.",
+            "a read of flights-3 for replica 2's fetch took 13 s, and this had not ended at the last report.",
             id="still-reads",
         ),
         pytest.param(incidents.follower_waited_to_cut_its_log, "a cut of flights-3 took", id="cut-of-a-log"),

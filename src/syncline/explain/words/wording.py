@@ -179,7 +179,7 @@ HELD_BACK: Final = "Replica {replica} of {partition} was held back at {at}: it c
 NO_EFFECT: Final = "At {at} something was unusual. It changed neither the ISR nor the leader of {partition}."
 
 # Evidence for a cause.
-STILL: Final = " and had not ended at the last report"
+STILL: Final = ", and this had not ended at the last report"
 REFUSED_WRITES: Final = (
     "Broker {broker}'s disk refused {refused} writes from {begin} to {end}, the last one of {on} with {errno}{still}."
 )
