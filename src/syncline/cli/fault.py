@@ -24,6 +24,9 @@ app = typer.Typer(no_args_is_help=True, help="Break a local cluster on purpose."
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+# How a broker begins the refusal of one option.
+_FIELD: Final = re.compile(r"\A'([a-z_]+)'")
+_FLAGS: Final = {option.field: option.flag for option in OPTIONS.values()}
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")]
 ID_HELP: Final = "Its id, as `syncline fault list` shows it; without: all."
@@ -36,7 +39,10 @@ def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
     for name, option in OPTIONS.items():
         if option.form is Form.TIME:
             options[name] = _seconds(options[name], option.flag)
-    fault = Faults(data).add(kind, **cast("FaultOptions", options))
+    try:
+        fault = Faults(data).add(kind, **cast("FaultOptions", options))
+    except LocalClusterError as error:
+        raise LocalClusterError(_by_flags(str(error))) from None
     _warn(fault)
     if as_json:
         print(json.dumps(fault.as_json()))
@@ -133,9 +139,16 @@ def _place(topic: str | None, partition: str | None) -> tuple[str | None, int | 
     if partition is None:
         return topic, None
     name, _, number = partition.rpartition(":")
-    if not number.isdecimal() or not (name or topic) or (name and topic and name != topic):
+    if not number.isdecimal() or not (name or topic):
         raise LocalClusterError(f"--partition takes TOPIC:NUMBER, such as orders:3, not {partition!r}.")
+    if name and topic and name != topic:
+        raise LocalClusterError(f"--partition {partition} is not of --topic {topic}: leave out one of them.")
     return name or topic, int(number)
+
+
+def _by_flags(sentence: str) -> str:
+    """Return a refusal with the name of the option where a broker names the field of its rule."""
+    return _FIELD.sub(lambda match: _FLAGS.get(match[1], match[0]), sentence)
 
 
 def _seconds(text: str | None, option: str) -> float | None:

@@ -22,7 +22,7 @@ from syncline.local.layout import LocalClusterError
 from syncline.local.named_brokers import LOOK_TIMEOUT_S, OF_A_PARTITION, NamedBrokers
 from syncline.local.process_faults import PAUSE_ID, ProcessFault, ProcessFaults, pause_id, pause_row
 from syncline.node.faults.names import KILL, LINK_CUT_ONE_WAY, PAUSE
-from syncline.node.faults.rules import DURATION_MS_MAX
+from syncline.node.faults.rules import DELAY_MS_MAX, DURATION_MS_MAX
 from syncline.node.faults.table import (
     KINDS,
     OPTIONS,
@@ -160,6 +160,9 @@ class Faults:
             raise LocalClusterError(f"a fault lasts for more than 0 s, not {for_s:g}.")
         if for_s is not None and not for_s <= DURATION_MS_MAX / 1_000:
             raise LocalClusterError(f"a fault lasts for at most {DURATION_MS_MAX // 1_000} s, not {for_s:g}.")
+        delay_s = given.get("delay_s")
+        if delay_s is not None and not delay_s <= DELAY_MS_MAX / 1_000:
+            raise LocalClusterError(f"a delay is at most {DELAY_MS_MAX // 1_000} s, not {delay_s:g}.")
         if PAUSE_ID.fullmatch(given.get("fault_id", "")):
             raise LocalClusterError(f"{given['fault_id']!r} is the id of a pause of that broker, use another one.")
         topic, partition = given.get("topic"), given.get("partition")
@@ -177,7 +180,7 @@ class Faults:
         fields = {"id": f"f-{secrets.token_hex(2)}", "kind": kind, **_fields(entry, given)}
         if entry.place is Place.LINK:
             if "source" not in given or "target" not in given:
-                raise LocalClusterError(f"{kind} takes the two ends of the link, from and to.")
+                raise LocalClusterError(f"{kind} takes the two ends of the link: --from and --to.")
             is_one_way = kind == LINK_CUT_ONE_WAY
             links = brokers.links(_nodes(given["source"]), _nodes(given["target"]), one_way=is_one_way)
             fields["links"] = links

@@ -103,7 +103,8 @@ class Rule:
         self.is_journalled = fields.get("journal", True) is True
         if self.kind == DISK_STUCK and self.duration_ms is None and not {READ, MISS}.issuperset(self.directions):
             raise ControlRefused(
-                "a stuck write or sync stops the whole broker, which then cannot be told to go on: say for how long."
+                "a stuck write or sync stops the whole broker, which then cannot be told to go on: "
+                "say with --for how long."
             )
         # Effects depend on the fields of a rule, which its kind determines.
         assert bool(self.directions) == (self.place is Place.DISK), f"{self.kind} strikes {self.directions}"
