@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from syncline.cli import groups
 from tests.cli.terminal import as_json, call, refusal, succeed
 
 pytestmark = pytest.mark.process
@@ -24,6 +26,21 @@ def test_groups_are_listed_and_described(read: tuple[str, str], at: tuple[str, s
     assert group in succeed("groups", "list", *at)
     assert committed(group, at) == [(4, 10, 6)]
     assert f"group {group}: empty, 0 members" in succeed("groups", "describe", group, *at)
+
+
+def test_description_writes_numbers_and_states_as_the_lag_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: it had 1038 and preparing_rebalancing, and `syncline lag` 1,038 and preparing rebalance."""
+    row = {"topic": "orders", "partition": 0, "committed": 1_038, "end": 25_000, "lag": 23_962}
+    described = SimpleNamespace(state=SimpleNamespace(name="PREPARING_REBALANCING"), members=[])
+    monkeypatch.setattr(groups, "admin_client", lambda _: None)
+    monkeypatch.setattr(groups, "_described", lambda *_: described)
+    monkeypatch.setattr(groups, "_lag_rows", lambda *_: [{**row, "member": None, "unknown": None}])
+
+    said = call("groups", "describe", "readers", "-b", "localhost:1")
+
+    state, _, numbers = said.splitlines()
+    assert state == "group readers: preparing rebalance, 0 members"
+    assert numbers.split() == ["orders", "0", "1,038", "25,000", "23,962", "-"]
 
 
 @pytest.mark.parametrize(

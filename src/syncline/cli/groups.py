@@ -54,7 +54,7 @@ def list_groups(
     elif not rows:
         say("no groups")
     else:
-        print_table(["GROUP", "STATE"], [[shown_name(row["group"]), row["state"]] for row in rows])
+        print_table(["GROUP", "STATE"], [[shown_name(row["group"]), _words(row["state"])] for row in rows])
     for error in listed.errors:
         # Not among the rows, which programs read.
         warn(f"Some groups may be missing: {sentence_of(error.args[0])}.")
@@ -82,14 +82,15 @@ def describe(
     if as_json:
         print(json.dumps({"group": group, "state": state, "members": len(described.members), "partitions": rows}))
         return
-    say(f"group {shown_name(group)}: {state}, {counted(len(described.members), 'member')}")
+    say(f"group {shown_name(group)}: {_words(state)}, {counted(len(described.members), 'member')}")
     if rows:
         numbers = ("committed", "end", "lag")
         print_table(
             ["TOPIC", "PARTITION", *map(str.upper, numbers), "MEMBER"],
             [
                 [
-                    *("-" if row[name] is None else row[name] for name in ("topic", "partition", *numbers)),
+                    *(row["topic"], row["partition"]),
+                    *("-" if row[name] is None else f"{row[name]:,}" for name in numbers),
                     shown_name(row["member"] or "-"),
                 ]
                 for row in rows
@@ -176,6 +177,11 @@ def _commit(admin: Any, group: str, topic: str, targets: Mapping[int, int]) -> N
     for place in result_of(futures[group], what).topic_partitions:
         if place.error is not None:
             refuse(f"{what} in {place.topic}-{place.partition}", place.error)
+
+
+def _words(state: str) -> str:
+    """Return the client library's name of a state, such as preparing_rebalancing, as `syncline lag` writes it."""
+    return state.replace("_rebalancing", " rebalance")
 
 
 def _described(admin: Any, group: str) -> Any:

@@ -185,7 +185,9 @@ def faults(events: DataFrame) -> DataFrame:
         .withColumn("fault_id", F.regexp_extract("note", r"^fault ([^,:]+)", 1))
         .dropDuplicates(["ts_ms", "kind", "target", "phase", "fault_id"])
     )
-    in_time = Window.partitionBy("kind", "target", "fault_id").orderBy("ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0))
+    in_time = Window.partitionBy("kind", "target", "fault_id").orderBy(
+        "ts_ms", F.when(F.col("phase") == "begin", 1).otherwise(0)
+    )
     paired = marks.withColumn("ended_at", F.when(F.lead("phase").over(in_time) == "end", F.lead("at").over(in_time)))
     return paired.where("phase = 'begin'").select("kind", "target", F.col("at").alias("started_at"), "ended_at", "note")
 
