@@ -1,4 +1,4 @@
-"""`configs alter broker all`: values for all brokers."""
+"""`configs alter broker all` and `describe broker all`: values for all brokers."""
 
 import pytest
 
@@ -14,7 +14,10 @@ def test_configuration_of_all_brokers_is_set_and_unset(at: tuple[str, str]) -> N
     for broker in ("1", "2", "3"):
         rows = {row["name"]: row for row in as_json("configs", "describe", "broker", broker, *at)}
         assert (rows[name]["value"], rows[name]["source"]) == ("300000", "cluster")
+    (row,) = (row for row in as_json("configs", "describe", "broker", "all", *at) if row["name"] == name)
+    assert (row["value"], row["source"]) == ("300000", "cluster")
     assert as_json("configs", "alter", "broker", "all", "--unset", name, *at) == {"altered": "all"}
+    assert name not in succeed("configs", "describe", "broker", "all", *at)
     assert name not in succeed("configs", "describe", "broker", "1", *at)
 
 

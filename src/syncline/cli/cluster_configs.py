@@ -5,7 +5,7 @@ to the controller.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from syncline.cli.direct import Direct, refuse_errors
 from syncline.wire.api import ApiKey
@@ -13,6 +13,31 @@ from syncline.wire.api import ApiKey
 BROKER: Final = 4
 SET: Final = 0
 DELETE: Final = 1
+
+
+class ClusterEntry(NamedTuple):
+    """One configuration of the whole cluster, as the client library has those of a topic or a broker."""
+
+    value: str | None
+    source: int
+    is_read_only: bool
+
+
+def of_all_brokers(bootstrap: str) -> dict[str, ClusterEntry]:
+    """Return what is set for the whole cluster, by name; raises `LocalClusterError`."""
+    fields = {
+        "resources": [{"resource_type": BROKER, "resource_name": "", "configuration_keys": None}],
+        "include_synonyms": False,
+        "include_documentation": False,
+    }
+    with Direct(bootstrap) as cluster:
+        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, fields)
+    found = {}
+    for result in answer.results:
+        refuse_errors("cannot describe all brokers", int(result.error_code), result.error_message)
+        for entry in result.configs:
+            found[str(entry.name)] = ClusterEntry(entry.value, int(entry.config_source), bool(entry.read_only))
+    return found
 
 
 def alter_all_brokers(bootstrap: str, changes: Mapping[str, str], removals: Sequence[str]) -> None:

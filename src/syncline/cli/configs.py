@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,9 @@ app = typer.Typer(no_args_is_help=True, help="Describe and alter configurations 
 SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default"}
 
 KindArgument = Annotated[str, typer.Argument(help="topic or broker.")]
-NameArgument = Annotated[str, typer.Argument(help="Name of the topic, or id of the broker.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for what is set for all brokers.")
+]
 AlteredArgument = Annotated[
     str, typer.Argument(help="Name of the topic, id of the broker, or `all` for a value that applies to all brokers.")
 ]
@@ -46,11 +49,18 @@ def describe(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the configuration of a topic or a broker."""
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    resource = _resource(admin, kind, name)
-    what = f"cannot describe {kind} {name!r}"
-    entries = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
+    """Show the configuration of a topic, a broker or all brokers."""
+    where = bootstrap_of(bootstrap, data)
+    entries: Mapping[str, Any]
+    if kind == "broker" and name == ALL_BROKERS:
+        from syncline.cli.cluster_configs import of_all_brokers
+
+        entries = of_all_brokers(where)
+    else:
+        admin = admin_client(where)
+        resource = _resource(admin, kind, name)
+        what = f"cannot describe {kind} {name!r}"
+        entries = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
     rows = [
         {
             "name": key,
