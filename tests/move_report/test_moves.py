@@ -153,6 +153,17 @@ def test_move_is_chosen_by_id_or_name(wanted: str | None, begin: int | None) -> 
     assert begin == (None if found is None else found.started_ms)
 
 
+def test_move_is_not_hidden_by_a_request_that_had_nothing_to_copy() -> None:
+    """Guards: after a plan was executed twice, the report told of the second time only, in which nothing moved."""
+    first = [reassigned(1_000, "started"), reassigned(2_000, "completed")]
+    again = [reassigned(9_000, "completed", "", adding=())]
+
+    for wanted, events in ((1_000, [*first, *again]), (9_000, again), (9_000, [*first, moved(9_000, "started", "n")])):
+        found = chosen(moves_of(events), None)
+        assert found is not None
+        assert found.started_ms == wanted
+
+
 def span_of(*events: Event) -> MoveSpan:
     """Return the only move."""
     (span,) = moves_of(events)

@@ -33,6 +33,11 @@ class MoveSpan:
         """Return its partitions, sorted."""
         return sorted({key_of(each) for each in self.reassignments})
 
+    @property
+    def copies(self) -> bool:
+        """Return whether it had replicas to copy, or may have: it runs."""
+        return self.ended_ms is None or any(each.adding for each in self.reassignments)
+
 
 def key_of(event: Reassignment) -> TopicPartition:
     """Return the partition of an event."""
@@ -94,8 +99,14 @@ def _order(event: Move | Reassignment) -> tuple[int, int]:
 
 
 def chosen(moves: Sequence[MoveSpan], move_id: str | None) -> MoveSpan | None:
-    """Return the last move, or the last one of a name or id; None if there is none."""
+    """Return the last move of a name or id; without one, the last that had something to copy, or the last of all.
+
+    A request that finds all replicas where they should be, as of a plan that is executed twice, hides no move. None if
+    there is none.
+    """
+    if move_id is None:
+        return next((span for span in reversed(moves) if span.copies), moves[-1] if moves else None)
     for span in reversed(moves):
-        if move_id is None or move_id == span.move_id or any(each.name == move_id for each in span.records):
+        if move_id == span.move_id or any(each.name == move_id for each in span.records):
             return span
     return None
