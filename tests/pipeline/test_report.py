@@ -179,3 +179,8 @@ def test_heat_map_leaves_out_hours_that_are_almost_empty() -> None:
     """One early flight in a year makes no column; the note under the picture counts it."""
     assert flights_map.shown_hours(FACTS.cells) == list(range(6, 20))
     assert "left out (10 flights)" in render(FACTS)
+
+
+def test_heat_map_writes_thousands_as_texts_do() -> None:
+    """Guards: its colours stood for 1000+ flights, in a report whose sentences have 336,776."""
+    assert ">1,000+<" in "".join(flights_map.draw(FACTS))

@@ -148,9 +148,9 @@ def _legend(panel: _Panel) -> list[str]:
     """Return the colour steps under the title, each named by its lower bound."""
     parts, x, y, width = [], panel.left, 31.0, 44.0
     for step in range(len(panel.steps) + 1):
-        below = f"<{panel.steps[0]}" if step == 0 else None
-        above = f"{panel.steps[-1]}+" if step == len(panel.steps) else None
-        name = below or above or f"{panel.steps[step - 1]}–"
+        below = f"<{panel.steps[0]:,}" if step == 0 else None
+        above = f"{panel.steps[-1]:,}+" if step == len(panel.steps) else None
+        name = below or above or f"{panel.steps[step - 1]:,}–"
         parts.append(svg.rect(x + step * width, y, width - 2, 13, class_=f"{panel.style}{step}", rx=2))
         shown = name if not name[0].isdigit() or "+" in name else name[:-1] + "+"
         parts.append(svg.text(x + step * width + (width - 2) / 2, y + 26, shown, class_="tick mid"))
