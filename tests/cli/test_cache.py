@@ -39,7 +39,9 @@ def test_brokers_that_do_not_answer_are_told_of() -> None:
 def test_lines_for_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each broker, then how well the model agrees, then who is missing."""
     monkeypatch.setenv("COLUMNS", "80")
-    cache.show({2: falling(), 1: answer()}, {3: "It is away."}, None, None, cluster="d", as_json=False)
+    cache.show(
+        {2: falling(hit_bytes=1, miss_bytes=0), 1: answer()}, {3: "It is away."}, None, None, cluster="d", as_json=False
+    )
     said = capsys.readouterr().out
 
     assert said.index("Broker 1 serves 83.3 %") < said.index("Broker 2 serves") < said.index("Model and measurement")

@@ -23,7 +23,8 @@ BOLD = {"now-label", "advised-label"}
 ANSWERS: dict[str, dict[str, Any]] = {
     "far reader": answer(),
     "too little": falling(memory_bytes=4 * MB),
-    "enough": falling(),
+    "enough": falling(hit_bytes=GB, miss_bytes=0),
+    "less than the curve says": falling(hit_bytes=GB, miss_bytes=9 * GB),
     "all at the tail": answer(buckets=[[TAIL, 1, GB]], readers=[], hit_bytes=GB, miss_bytes=0),
     "out of reach": answer(buckets=[[TAIL, 1, 9 * GB], [45, 1, GB]], readers=[]),
     "nothing written": answer(written_bytes_per_s=0),
@@ -56,7 +57,7 @@ def test_l26_report_names_the_group_that_reads_from_the_disk() -> None:
 
 def test_words_of_what_is_enough_or_impossible() -> None:
     """All in memory; enough; no memory suffices; nobody reads."""
-    tail = told(buckets=[[TAIL, 1, GB]], readers=[])
+    tail = told(buckets=[[TAIL, 1, GB]], readers=[], hit_bytes=GB, miss_bytes=0)
     assert words.verdict(*tail) == "Broker 1 serves all reads from its page cache of 40 GB."
     assert words.need(*tail) == "To serve 99 % of the reads from memory, this broker needs 65.9 kB, which it has."
     assert words.blame(*tail) == ""
@@ -66,6 +67,17 @@ def test_words_of_what_is_enough_or_impossible() -> None:
         "(page.cache.leader.budget.bytes, page.cache.follower.keep.bytes)."
     )
     assert words.verdict(*told(**quiet())) == "Nobody has read from broker 1."
+
+
+def test_verdict_is_what_was_measured_where_the_curve_is_wrong() -> None:
+    """Guards: "Broker 1 serves all reads from its page cache" stood above a measurement of 10 %."""
+    assert words.verdict(*told(buckets=[[TAIL, 1, GB]], readers=[], hit_bytes=GB, miss_bytes=9 * GB)) == (
+        "Broker 1 found 10 % of what is read in memory, though by the curve its page cache of 40 GB would hold all of"
+        " it."
+    )
+    assert words.verdict(*told(hit_bytes=GB, miss_bytes=9 * GB)).endswith(
+        "its page cache of 40 GB would hold 83.3 % of it."
+    )
 
 
 def test_words_of_pollution() -> None:
@@ -184,6 +196,8 @@ def test_page_is_sound_and_loads_nothing() -> None:
     [
         (["far reader"], "Broker 1 serves 83.3 % of what is read"),
         (["enough"], "Every broker serves its reads from memory."),
+        (["less than the curve says"], "Broker 1 found 10 % of what is read in memory, though by the curve its page "),
+        (["enough", "less than the curve says"], "Broker 1: fewer reads from memory than its size explains."),
         (["enough", "far reader"], "Broker 1: too little memory for what is read."),
         ([], "Nobody has read anything yet."),
     ],

@@ -54,6 +54,12 @@ def _title(brokers: Sequence[tuple[CacheFacts, Advice]], lacking: Sequence[Cache
     if not any(facts.read_bytes for facts, _ in brokers):
         return "Nobody has read anything yet."
     is_supposed = any(facts.is_supposed for facts, _ in brokers)
+    short = [facts for facts, _ in brokers if words.short_of_curve(facts) is not None]
+    if not lacking and short and not is_supposed:
+        if len(brokers) == 1:
+            return words.verdict(*brokers[0])
+        names = ", ".join(str(facts.broker) for facts in short)
+        return f"{'Broker' if len(short) == 1 else 'Brokers'} {names}: fewer reads from memory than its size explains."
     if not lacking:
         return f"Every broker {'would serve' if is_supposed else 'serves'} its reads from memory."
     if len(brokers) == 1:

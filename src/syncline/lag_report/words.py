@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from syncline.lag_report.advice import WANTED, Advice
-from syncline.lag_report.agreement import AGREED_POINTS, Agreement, Outcome, mean_points
+from syncline.lag_report.agreement import AGREED_POINTS, Agreement, Outcome, agreements, mean_points
 from syncline.lag_report.facts import CacheFacts
 from syncline.model.shown_names import shown_name
 from syncline.reassign.amounts import rate_words, size_words, span_words
@@ -25,12 +25,24 @@ def verdict(facts: CacheFacts, advice: Advice) -> str:
     if facts.is_supposed:
         return _supposed(facts, advice)
     cache = f"its page cache of {size_words(facts.memory_bytes)}"
+    found = short_of_curve(facts)
+    if found is not None:
+        return (
+            f"{_capital(facts.title)} found {percent(found.measured)} of what is read in memory, though by the curve "
+            f"{cache} would hold {'all' if found.predicted >= 1 else percent(found.predicted)} of it."
+        )
     if advice.now.hit_ratio >= 1:
         return f"{_capital(facts.title)} serves all reads from {cache}."
     return (
         f"{_capital(facts.title)} serves {percent(advice.now.hit_ratio)} of what is read from {cache}; "
         f"the rest, {rate_words(advice.now.disk_bytes_per_s)}, comes from the disk."
     )
+
+
+def short_of_curve(facts: CacheFacts) -> Agreement | None:
+    """Return what was measured, if that is clearly less than the curve says; None if the curve may be trusted."""
+    found = next(iter(agreements([(facts.title, facts)])), None)
+    return found if found is not None and found.outcome is Outcome.FEWER_HITS else None
 
 
 def _supposed(facts: CacheFacts, advice: Advice) -> str:
