@@ -77,7 +77,7 @@ def isr_timeline(events: DataFrame) -> DataFrame:
 
     Columns: topic, partition, replica, started_at, ended_at, duration_ms (up to the journal's end while it lasts),
     in_isr, leader, leader_epoch, is_leader, cause (election, isr_change, observed), rule, evidence. The last interval
-    of a topic that was deleted ends with it.
+    of a topic that was deleted ends with it; which topics were deleted is read from the events at once.
     """
     journal_end = F.broadcast(events.agg(F.max("ts_ms").alias("journal_end_ms")))
     topic_changes = F.broadcast(_topic_changes(events))
@@ -242,10 +242,16 @@ def topics(events: DataFrame) -> DataFrame:
 
 
 def _topic_changes(events: DataFrame) -> DataFrame:
-    """Return when each topic was created and deleted: an array of (moment, is_end), in order of time."""
+    """Return when topics that were deleted were created and deleted: an array of (moment, is_end), in order of time.
+
+    They are few, and found out now: else Spark would read all events once more for each place that needs them.
+    """
     change = F.struct(_moment().alias("moment"), (F.col("change") == "deleted").alias("is_end"))
     changes = events.where("type = 'topic_change' and change <> 'grown'").groupBy("topic")
-    return changes.agg(F.sort_array(F.collect_set(change)).alias("changes"))
+    of_deleted = changes.agg(F.sort_array(F.collect_set(change)).alias("changes")).where(
+        "exists(changes, each -> each.is_end)"
+    )
+    return events.sparkSession.createDataFrame(of_deleted.toArrow())
 
 
 def _with_lives(events: DataFrame, topic_changes: DataFrame) -> DataFrame:
