@@ -154,8 +154,14 @@ class PartitionJournal:
         )
 
     def truncated(self, partition: Partition, leader_id: int, log_end_before: Offset, evidence: Evidence) -> None:
-        """Report a truncation that a leader's history required."""
+        """Report a truncation that a leader's history required, if it cut anything.
+
+        A follower that led and wrote nothing has a last epoch without records, which its leader does not know: the cut
+        removes this epoch alone.
+        """
         log_end = partition.log.log_end
+        if log_end == log_end_before:
+            return
         mark = dict(evidence.numbers).get("high_watermark")
         if isinstance(mark, int) and log_end < mark:
             log.warning(
