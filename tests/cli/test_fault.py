@@ -69,9 +69,11 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
     [
         ("add fire", "there is no fault 'fire'. Known: disk-slow, "),
         ("add disk-slow", "disk-slow needs --delay."),
-        ("add disk-slow --delay soon", "--delay takes a time such as 500ms, 20s or 2m, not 'soon'."),
+        ("add disk-slow --delay soon", "--delay takes a time with its unit, such as 500ms, 20s or 2m, not 'soon'."),
+        ("add disk-slow --delay 2", "--delay takes a time with its unit, such as 500ms, 20s or 2m, not '2'."),
+        ("add disk-fail --for 20", "--for takes a time with its unit, such as 500ms, 20s or 2m, not '20'."),
         ("add disk-slow --delay 1h", "a delay is at most 600 s, not 3600."),
-        ("add disk-fail --for never", "--for takes a time such as"),
+        ("add disk-fail --for never", "--for takes a time with its unit"),
         ("add disk-fail --for 0s", "a fault lasts for more than 0 s, not 0."),
         ("add disk-fail --delay 1s", "disk-fail has no use for --delay."),
         ("add disk-fail --from 1 --to 2", "disk-fail has no use for --from, --to."),

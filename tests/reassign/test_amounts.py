@@ -28,9 +28,11 @@ def test_bytes_are_read(text: str, number: int) -> None:
     assert parse_bytes(text, "--throttle") == number
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("4h", 14_400), ("45", 45)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5_400), ("4h", 14_400), ("45s", 45)]
+)
 def test_spans_are_read(text: str, seconds: int) -> None:
-    """Hours, minutes, seconds."""
+    """Hours, minutes, seconds, each with its unit."""
     assert parse_span_s(text, "--deadline") == seconds
 
 
@@ -54,7 +56,7 @@ NONSENSE = ("", " ", "-5", "nan", "inf", "1e400", HUGE, f"-{HUGE}", "0x10", "１
     [
         (parse_bytes, (*NONSENSE, "9" * 310, "9223372036854775808", "10000000TB", "9" * 25 + ".5GB")),
         (parse_capacity, (*NONSENSE, "0", "0.4", "9" * 310)),
-        (parse_span_s, (*NONSENSE, "0", "0h0m", "99999999999999999h", f"{HUGE}s", "100000h")),
+        (parse_span_s, (*NONSENSE, "0", "0h0m", "45", "1h30", "99999999999999999h", f"{HUGE}s", "100000h")),
         (parse_percent, (*NONSENSE, "0", "100", "%", "9" * 310)),
     ],
 )

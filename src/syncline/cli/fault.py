@@ -15,6 +15,7 @@ import typer
 
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import DataOption, JsonOption, counted, nobody_answers
+from syncline.cli.times import parse_span_ms
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.faults import Fault, Faults
 from syncline.local.layout import LocalClusterError
@@ -22,8 +23,6 @@ from syncline.node.faults.table import KINDS, OPTIONS, FaultOptions, Form
 
 app = typer.Typer(no_args_is_help=True, help="Break a local cluster on purpose.")
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 # How a broker begins the refusal of one option.
 _FIELD: Final = re.compile(r"\A'([a-z_]+)'")
 _FLAGS: Final = {option.field: option.flag for option in OPTIONS.values()}
@@ -155,10 +154,10 @@ def _seconds(text: str | None, option: str) -> float | None:
     """Return a duration in seconds."""
     if text is None:
         return None
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise LocalClusterError(f"{option} takes a time such as 500ms, 20s or 2m, not {text!r}.")
-    return float(match[1]) * _SECONDS[match[2] or "s"]
+    span_ms = parse_span_ms(text)
+    if span_ms is None:
+        raise LocalClusterError(f"{option} takes a time with its unit, such as 500ms, 20s or 2m, not {text!r}.")
+    return span_ms / 1_000
 
 
 def _warn(fault: Fault) -> None:

@@ -1,4 +1,7 @@
-"""Times on the command line: how they are given, and how they are shown."""
+"""Times on the command line: how they are given, and how they are shown.
+
+A span of time always has its unit: of a mere number nobody knows whether seconds, minutes or milliseconds are meant.
+"""
 
 import re
 from datetime import datetime
@@ -7,15 +10,21 @@ from typing import Final
 from syncline.local.layout import LocalClusterError
 
 DAY_MS: Final = 86_400_000
-_SINCE: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
+
+
+def parse_span_ms(text: str) -> float | None:
+    """Return the milliseconds of a span such as 500ms, 1.5s or 2m; None if this is none, as without a unit."""
+    match = _SPAN.fullmatch(text.strip())
+    return None if match is None else float(match[1]) * _UNIT_MS[match[2]]
 
 
 def parse_since(text: str, now_ms: int) -> int:
     """Return the Unix time of a look-back or an ISO time."""
-    match = _SINCE.fullmatch(text)
-    if match is not None:
-        return now_ms - int(min(float(match[1]) * _UNIT_MS[match[2]], now_ms))
+    span_ms = parse_span_ms(text)
+    if span_ms is not None:
+        return now_ms - int(min(span_ms, now_ms))
     try:
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1_000))
     except (ValueError, OverflowError, OSError):

@@ -11,7 +11,7 @@ from syncline.reassign.errors import PlanError
 _FACTORS: Final = {"": 1, "k": 1_000, "m": 10**6, "g": 10**9, "t": 10**12}
 # No number that is meant has more digits, and Python refuses to read thousands of them.
 _AMOUNT: Final = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kmgt]?)b?(/s)?", re.IGNORECASE | re.ASCII)
-_SPAN: Final = re.compile(r"(?:(\d{1,12})h)?\s*(?:(\d{1,12})m(?:in)?)?\s*(?:(\d{1,12})s?)?", re.IGNORECASE | re.ASCII)
+_SPAN: Final = re.compile(r"(?:(\d{1,12})h)?\s*(?:(\d{1,12})m(?:in)?)?\s*(?:(\d{1,12})s)?", re.IGNORECASE | re.ASCII)
 _PERCENT: Final = re.compile(r"(\d{1,2})\s*%?", re.ASCII)
 # Kafka's rates are 64-bit integers, and the highest one is its word for "unlimited".
 BYTES_MAX: Final = 2**63 - 1
@@ -56,7 +56,7 @@ def parse_span_s(text: str, option: str) -> int:
         sum(int(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
     if not 0 < seconds <= SPAN_S_MAX:
-        what = "a span of time" if seconds <= 0 else "at most ten years"
+        what = "a span of time with its unit" if seconds <= 0 else "at most ten years"
         raise PlanError(f"{option} takes {what}, such as 90s, 10m or 1h30m, not {quoted(text)}")
     return seconds
 

@@ -46,7 +46,7 @@ def plan(
         str | None, typer.Option("--throttle", metavar="B/S", help="How long does it take at this rate?")
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="TIME", help="Which rate ends it in this time?")
+        str | None, typer.Option("--deadline", metavar="TIME", help="Which rate ends it in this time (10m)?")
     ] = None,
     keep: Annotated[
         str | None, typer.Option("--keep-clients", metavar="PERCENT", help="Share of each link that clients keep.")

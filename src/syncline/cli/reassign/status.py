@@ -172,7 +172,7 @@ def status(
 def resume(
     move_id: Annotated[str | None, typer.Argument(metavar="[MOVE]", help="Which move, if several run.")] = None,
     deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="TIME", help="Another deadline, from now on.")
+        str | None, typer.Option("--deadline", metavar="TIME", help="Another deadline, from now on (10m).")
     ] = None,
     impact: Annotated[
         str | None, typer.Option("--max-client-impact", metavar="PERCENT", help="Another bound on what clients feel.")

@@ -99,7 +99,9 @@ class FaultOptions(TypedDict, total=False):
             Form.TEXTS,
         ),
     ]
-    delay_s: Annotated[float | None, Option("--delay", "TIME", "The delay: 200ms, 1.5s.", "delay_ms", Form.TIME)]
+    delay_s: Annotated[
+        float | None, Option("--delay", "TIME", "The delay, with its unit: 200ms, 1.5s.", "delay_ms", Form.TIME)
+    ]
     errno: Annotated[str | None, Option("--errno", "NAME", f"The error of the disk: {', '.join(ERRNOS)}.", "errno")]
     api: Annotated[
         Texts,
@@ -118,7 +120,9 @@ class FaultOptions(TypedDict, total=False):
     trigger: Annotated[str | None, Option("--trigger", "WHEN", f"{TRIGGERS} (default: always).", "trigger")]
     for_s: Annotated[
         float | None,
-        Option("--for", "TIME", "For how long: 20s, 2m (default: until cleared).", "duration_ms", Form.TIME),
+        Option(
+            "--for", "TIME", "For how long, with the unit: 20s, 2m (default: until cleared).", "duration_ms", Form.TIME
+        ),
     ]
     fault_id: Annotated[str | None, Option("--id", "TEXT", "An id of your own.", "id")]
 
