@@ -6,9 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from syncline.cli import groups
-from tests.cli.terminal import as_json, call, refusal, succeed
+from tests.cli.terminal import as_json, call, refusal, run, succeed
+from tests.cluster import LocalCluster
+from tests.patience import eventually
 
 pytestmark = pytest.mark.process
 
@@ -115,10 +118,49 @@ def test_group_of_a_deleted_topic_can_still_be_described(
     assert all(row["end"] is None for row in rows)
 
 
+def test_groups_are_deleted_with_their_offsets(
+    ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str]
+) -> None:
+    """Several at once, each once; as text and as JSON."""
+    (_, first), (_, second), (_, third) = ten_read_to_four(), ten_read_to_four(), ten_read_to_four()
+
+    assert succeed("groups", "delete", first, second, first, *at) == f"deleted group {first}\ndeleted group {second}\n"
+    assert json.loads(call("groups", "delete", third, "--json", *at)) == {"deleted": [third]}
+
+    left = {row["group"] for row in as_json("groups", "list", *at)}
+    assert not {first, second, third} & left
+    assert f"there is no group '{first}'" in refusal("groups", "describe", first, *at)
+    assert first not in call("lag", *at)
+
+
+def test_group_with_members_is_not_deleted_but_others_are(
+    ten_read_to_four: Callable[[], tuple[str, str]], at: tuple[str, str], three_brokers: LocalCluster
+) -> None:
+    """One refusal hides no result; each says what to do."""
+    (topic, busy), (_, idle) = ten_read_to_four(), ten_read_to_four()
+    reader = Consumer(
+        {"bootstrap.servers": three_brokers.bootstrap, "group.id": busy, "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        reader.subscribe([topic])
+        eventually(lambda: (reader.poll(0.1), reader.assignment())[1], bool)
+        ran = run("groups", "delete", busy, "nobody", idle, "--json", *at)
+    finally:
+        reader.close()
+
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout) == {"deleted": [idle]}
+    assert f"group '{busy}' has 1 member: stop it first. A group is deleted while it has no members." in ran.stderr
+    assert "there is no group 'nobody'. `syncline groups list` lists all groups." in ran.stderr
+    assert committed(busy, at) == [(4, 10, 6)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (("describe", "nobody"), "there is no group 'nobody'"),
+        (("delete", "nobody"), "there is no group 'nobody'. `syncline groups list` lists all groups."),
+        (("delete", "no\x1b[2Jbody"), r"there is no group 'no\x1b[2Jbody'"),
         (("reset-offsets", "g", "-t", "TOPIC", "--to", "soon"), "--to takes earliest, latest"),
         (("reset-offsets", "nobody", "-t", "TOPIC", "--to", "+1"), "has committed nothing in topic"),
         (("reset-offsets", "g", "-t", "TOPIC", "--to", "1900-01-01"), "a time after 1970"),

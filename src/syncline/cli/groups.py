@@ -1,4 +1,4 @@
-"""`groups`: list, describe, reset-offsets."""
+"""`groups`: list, describe, delete, reset-offsets."""
 
 import json
 import re
@@ -16,6 +16,7 @@ from syncline.cli.target import (
     JsonOption,
     admin_client,
     bootstrap_of,
+    code_of,
     counted,
     find_topic,
     guarded,
@@ -35,7 +36,7 @@ from syncline.reassign.amounts import quoted
 # The state of a group that does not exist.
 DEAD: Final = "DEAD"
 
-app = typer.Typer(no_args_is_help=True, help="List and describe consumer groups, reset their offsets.")
+app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, reset their offsets.")
 
 GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
 
@@ -78,7 +79,7 @@ def describe(
     rows = _lag_rows(admin, group, members)
     state = described.state.name.lower()
     if state == DEAD.lower() and not rows:
-        raise LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.")
+        raise _no_group(group)
     if as_json:
         print(json.dumps({"group": group, "state": state, "members": len(described.members), "partitions": rows}))
         return
@@ -101,6 +102,47 @@ def describe(
     for row in rows:
         if row["unknown"]:
             say(f"{row['topic']}-{row['partition']}: the end is unknown ({row['unknown']})")
+
+
+@app.command(short_help="Delete groups and their committed offsets.")
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of the groups.")],
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DIRECTORY,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete groups and their committed offsets; they must have no members."""
+    admin = admin_client(bootstrap_of(bootstrap, data))
+    unique = list(dict.fromkeys(groups))
+    what = "cannot delete groups"
+    futures = guarded(what, lambda: admin.delete_consumer_groups(unique, request_timeout=REQUEST_TIMEOUT_S))
+    deleted = []
+    refusals = []
+    for group in unique:
+        try:
+            _check_deleted(admin, group, futures[group])
+        except LocalClusterError as refusal:
+            refusals.append(refusal)
+            continue
+        deleted.append(group)
+        if not as_json:
+            say(f"deleted group {shown_name(group)}")
+    if as_json:
+        print(json.dumps({"deleted": deleted}))
+    if refusals:
+        raise LocalClusterError(" ".join(map(str, refusals)))
+
+
+def _check_deleted(admin: Any, group: str, future: Any) -> None:
+    """Raise `LocalClusterError` with what to do if a group was not deleted."""
+    from confluent_kafka import KafkaError
+
+    code = code_of(future)
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
+        raise _no_group(group)
+    if code == KafkaError.NON_EMPTY_GROUP:
+        raise _has_members(group, len(_described(admin, group).members), "A group is deleted while it has no members.")
+    result_of(future, f"cannot delete group {quoted(group)}")
 
 
 @app.command("reset-offsets", short_help="Move a group's committed offsets.")
@@ -137,11 +179,7 @@ def reset_offsets(
     described = _described(admin, group)
     is_new, member_count = described.state.name == DEAD and not before, len(described.members)
     if execute and member_count:
-        them = "it" if member_count == 1 else "them"
-        raise LocalClusterError(
-            f"group {quoted(group)} has {counted(member_count, 'member')}: stop {them} first. Offsets are reset "
-            "while a group has no members."
-        )
+        raise _has_members(group, member_count, "Offsets are reset while a group has no members.")
     targets = _targets(admin, group, topic, sorted(found), target, before)
     result = {"group": group, "topic": topic, "offsets": targets, "executed": execute}
     result |= {"members": member_count, "is_new_group": is_new}
@@ -164,6 +202,17 @@ def reset_offsets(
     )
     if is_new:
         say(f"there was no group {quoted(group)}: it has only these offsets now")
+
+
+def _no_group(group: str) -> LocalClusterError:
+    """Return the error for a group that does not exist."""
+    return LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.")
+
+
+def _has_members(group: str, count: int, rule: str) -> LocalClusterError:
+    """Return the error for a change that `rule` forbids while a group has members."""
+    them = "it" if count == 1 else "them"
+    return LocalClusterError(f"group {quoted(group)} has {counted(count, 'member')}: stop {them} first. {rule}")
 
 
 def _commit(admin: Any, group: str, topic: str, targets: Mapping[int, int]) -> None:

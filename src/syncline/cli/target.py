@@ -145,6 +145,17 @@ def result_of(future: Any, what: str) -> Any:
         raise LocalClusterError(f"{what}: no answer within {REQUEST_TIMEOUT_S:.0f} s.") from None
 
 
+def code_of(future: Any) -> int | None:
+    """Return the code of the Kafka error with which a future ended; None if it did not, or not in time."""
+    from confluent_kafka import KafkaException
+
+    try:
+        error = future.exception(REQUEST_TIMEOUT_S)
+    except TimeoutError:
+        return None
+    return int(error.args[0].code()) if isinstance(error, KafkaException) else None
+
+
 def refuse(what: str, error: Any) -> NoReturn:
     """Raise a Kafka error as `LocalClusterError`."""
     raise LocalClusterError(f"{what}: {sentence_of(error)}")

@@ -14,6 +14,7 @@ from syncline.cli.target import (
     JsonOption,
     admin_client,
     bootstrap_of,
+    code_of,
     counted,
     find_topic,
     guarded,
@@ -162,8 +163,7 @@ def delete(
     refusals = []
     for name in unique:
         try:
-            error = futures[name].exception(REQUEST_TIMEOUT_S)
-            if error is not None and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if code_of(futures[name]) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise no_topic(name)
             result_of(futures[name], f"cannot delete topic {name!r}")
         except LocalClusterError as refusal:
