@@ -189,6 +189,24 @@ def leader_read_slowly_for_two_followers() -> Witnesses:
 
 
 @incident(Cause.LEADER_DISK, 1)
+def leader_wrote_slowly_for_a_minute() -> Witnesses:
+    """Every three seconds and more; the writes of another broker were slow once meanwhile."""
+    return [
+        *(slow_disk(1, since, since + 700 + 10 * (since // 1_000), "write") for since in range(0, 40_000, 4_000)),
+        slow_disk(2, 14_900, 15_700, "write"),
+    ]
+
+
+@incident(Cause.LEADER_DISK, 1)
+def leader_wrote_slowly_before_and_after_a_join() -> Witnesses:
+    """What happened in between divides the slow writes."""
+    return [
+        *(slow_disk(1, since, since + 700, "write") for since in (0, 4_000, 8_000, 30_000, 34_000)),
+        joined(2, 20_000),
+    ]
+
+
+@incident(Cause.LEADER_DISK, 1)
 def leader_still_reads() -> Witnesses:
     """The decision's evidence shows the read, before any observation has arrived."""
     return [left(2, 15_000, 500, asked=2_000, reading=2_000)]
@@ -477,6 +495,17 @@ def follower_that_waits_for_members() -> Witnesses:
     """Followers in sync get most of the rate, and a neighbour's move less than 30 % (KAFKA-4313)."""
     rows = [("flights-5@3", 3_000_000, None), ("flights-7@4", 1_200_000, "m-7")]
     return [throttled(1, 0, 5_000, "flights-3@2", taken=rows)]
+
+
+@incident(Cause.THROTTLED, 2)
+def follower_held_back_again() -> Witnesses:
+    """The rate was enough for it at times."""
+    return [
+        throttled(1, 0, 5_000, "flights-3@2"),
+        throttled(1, 0, 5_900, "", "end"),
+        throttled(1, 10_000, 15_000, "flights-3@2", "begin"),
+        throttled(1, 10_000, 15_900, "", "end"),
+    ]
 
 
 @incident(Cause.FOLLOWER_DEAD, 2)

@@ -66,6 +66,18 @@ def words(incident: object) -> str:
             id="no-effect",
         ),
         pytest.param(
+            incidents.leader_wrote_slowly_for_a_minute,
+            "Between 0 and 37.06, something was unusual 10 times. It changed neither the ISR nor the leader of"
+            " flights-3. Cause: the leader's disk was slow (broker 1). The longest time lasted 1.1 s. Broker 1 waited"
+            " for its disk from 36 to 37.06: a write of flights-3 took 1.1 s. Otherwise, on broker 1 at that time",
+            id="repeated",
+        ),
+        pytest.param(
+            incidents.follower_held_back_again,
+            "Between 5 and 15, replica 2 of flights-3 was held back 2 times: it copies no faster than a quota allows.",
+            id="throttled-again",
+        ),
+        pytest.param(
             incidents.leader_read_slowly,
             "Replica 2 left the ISR of flights-3 at 15: it last had everything at 0.5, 14.5 s before, more than "
             "replica.lag.time.max.ms 10 s. It did fetch: its fetch of 2 had waited 13 s for this leader's disk. "

@@ -123,7 +123,7 @@ def why(
     paragraphs = tell(diagnosis, show_time) if missing is None or diagnosis.findings else []
     left_out = len(paragraphs) - PARAGRAPHS_MAX
     if left_out > 0:
-        say("", f"{counted(left_out, 'earlier finding')} left out: use a shorter --since, or --json for all.")
+        say("", f"{counted(left_out, 'earlier paragraph')} left out: use a shorter --since, or --json for all.")
     for paragraph in paragraphs[max(0, left_out) :]:
         say("", paragraph)
     if missing is not None:

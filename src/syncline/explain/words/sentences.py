@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from syncline.explain.diagnosis.findings import REASSIGNMENT_RULE, Cause, Diagnosis, Effect, Finding
+from syncline.explain.diagnosis.repeats import Repeats, repeats_of
 from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import Show, count, listed, reason_in_words, span, title_of
@@ -26,7 +27,7 @@ def tell(diagnosis: Diagnosis, show: Show) -> list[str]:
         if diagnosis.created_ms is not None:
             since = wording.SINCE_CREATION.format(created=show(diagnosis.created_ms))
         return [wording.NOTHING_HAPPENED.format(partition=partition, since=since)]
-    paragraphs = [_paragraph(each, partition, show) for each in diagnosis.findings]
+    paragraphs = [_paragraph(each, partition, show) for each in repeats_of(diagnosis.findings)]
     if diagnosis.main is not None:
         paragraphs.append(_main(diagnosis.main, diagnosis.findings))
     return paragraphs
@@ -46,17 +47,36 @@ def _main(main: Finding, findings: list[Finding]) -> str:
     return " ".join(sentences)
 
 
-def _paragraph(finding: Finding, partition: str, show: Show) -> str:
-    sentences = _effect(finding, partition, show)
+def _paragraph(repeats: Repeats, partition: str, show: Show) -> str:
+    """Return a finding in words; of several that are alike their number and times, and the evidence for the longest."""
+    finding = repeats.longest
+    is_repeated = len(repeats.findings) > 1
+    sentences = _repeated(repeats, partition, show) if is_repeated else _effect(finding, partition, show)
     if finding.needs_no_cause and finding.condition is None:
         return " ".join(sentences)
     if finding.condition is None:
         sentences.append(wording.CAUSE_UNKNOWN)
     else:
         sentences.append(wording.CAUSE.format(title=title_of(finding)))
+        if is_repeated:
+            sentences.append(wording.LONGEST.format(lasted=span(finding.condition.length_ms)))
         sentences += evidence_for(finding, show)
     sentences += evidence_against(finding, show)
     return " ".join(sentences)
+
+
+def _repeated(repeats: Repeats, partition: str, show: Show) -> list[str]:
+    first = repeats.findings[0]
+    held_back = first.cause in {Cause.THROTTLED, Cause.STARVED}
+    return [
+        (wording.HELD_BACK_REPEATEDLY if held_back else wording.NO_EFFECT_REPEATEDLY).format(
+            replica=first.replica,
+            partition=partition,
+            times=count(len(repeats.findings)),
+            begin=show(first.ts_ms),
+            end=show(repeats.end_ms),
+        )
+    ]
 
 
 def _effect(finding: Finding, partition: str, show: Show) -> list[str]:

@@ -175,10 +175,19 @@ REPLICA: Final = "replica {listed}"
 REPLICAS: Final = "replicas {listed}"
 UNKNOWN_REPLICAS: Final = "unknown replicas"
 HELD_BACK: Final = "Replica {replica} of {partition} was held back at {at}: it copies no faster than a quota allows."
+HELD_BACK_REPEATEDLY: Final = (
+    "Between {begin} and {end}, replica {replica} of {partition} was held back {times} times: it copies no faster than "
+    "a quota allows."
+)
 # Clients may well have noticed it: a paused leader takes no writes.
 NO_EFFECT: Final = "At {at} something was unusual. It changed neither the ISR nor the leader of {partition}."
+NO_EFFECT_REPEATEDLY: Final = (
+    "Between {begin} and {end}, something was unusual {times} times. It changed neither the ISR nor the leader of "
+    "{partition}."
+)
 
 # Evidence for a cause.
+LONGEST: Final = "The longest time lasted {lasted}."
 STILL: Final = ", and this had not ended at the last report"
 REFUSED_WRITES: Final = (
     "Broker {broker}'s disk refused {refused} writes from {begin} to {end}, the last one of {on} with {errno}{still}."
