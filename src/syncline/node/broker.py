@@ -290,7 +290,7 @@ class Broker:
 
     def check_invariants(self) -> None:
         """Assert what must hold between two callbacks of the loop."""
-        self.replicas.check_invariants()
+        self._images.check_invariants()
         self.fetching.deadlines.check_invariants()
         self.low_watermarks.check_invariants()
         self.dispatcher.clients.check_invariants()

@@ -71,6 +71,38 @@ async def test_many_new_partitions_are_hosted_in_slices(world: World) -> None:
 
 @pytest.mark.interpreted
 @pytest.mark.brokers(3)
+async def test_many_partitions_change_their_roles_in_slices(world: World) -> None:
+    """Guards: the loss of a broker with thousands of partitions held the others' loops for a third of a second."""
+    await world.topic(partitions=MANY, replicas=(1, 2, 3))
+    await world.until(lambda: all(len(world.broker(each).partitions) >= MANY for each in (1, 2, 3)))
+    images = world.broker(2)._images
+    assign, assigned, slices = images._assign, [0], []
+    watch(world, lambda: slices.append(assigned[0]))
+
+    def counted(key: TopicPartition, now_ms: int) -> None:
+        assigned[0] += 1
+        assign(key, now_ms)
+
+    images._assign = counted  # type: ignore[method-assign]
+    world.kill(3)
+    await world.until(lambda: all(_is_led_by(world, number, (1, 2)) for number in range(MANY)))
+
+    assert max(after - before for before, after in zip([0, *slices], slices, strict=False)) == PARTITIONS_PER_SLICE
+    assert assigned[0] >= MANY
+    client = await world.client(2)
+    (mine, *_) = (number for number in range(MANY) if _is_led_by(world, number, (2,)))
+    assert (await client.produce("t", batch(), partition=mine)).error_code == ErrorCode.NONE
+
+
+def _is_led_by(world: World, number: int, brokers: tuple[int, ...]) -> bool:
+    """Return whether a partition is led by one of these, as this one knows itself."""
+    record = world.broker(2).image.partition("t", number)
+    assert record is not None
+    return record.leader in brokers and world.partition(record.leader, number=number).is_leader
+
+
+@pytest.mark.interpreted
+@pytest.mark.brokers(3)
 @pytest.mark.parametrize("stops", [False, True])
 async def test_an_image_with_a_large_topic_is_applied_in_a_turn_of_its_own(world: World, stops: bool) -> None:
     """To read it took one; a broker that stops between the two applies nothing."""

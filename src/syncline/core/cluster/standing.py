@@ -21,7 +21,9 @@ from syncline.model.metadata import MetadataImage, PartitionRecord, PartitionsCh
 _Step = Callable[[Topic, PartitionRecord, TopicRules], PartitionRecord]
 # A record begins with the partition's number, its leader and its epochs.
 _AFTER_EPOCHS: Final = PartitionRecord._fields.index("partition_epoch") + 1
-assert PartitionRecord._fields[:_AFTER_EPOCHS] == ("partition", "leader", "leader_epoch", "partition_epoch")
+assert PartitionRecord._fields[:_AFTER_EPOCHS] == ("partition", "leader", "leader_epoch", "partition_epoch"), (
+    "a partition's kind begins after its epochs"
+)
 
 
 def acceptable_in(

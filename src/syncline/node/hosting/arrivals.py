@@ -1,7 +1,8 @@
-"""Arriving partitions: those of an image that a broker does not host yet; it hosts its own among them in slices.
+"""Arriving partitions: those of an image that have no role yet, if there are many; they get it in slices.
 
-To create a replica takes some 50 µs, so a topic of ten thousand partitions would hold the loop for a third of a
-second. Until its turn comes, such a partition is one that the broker has not heard of: clients and followers try again.
+To create a replica takes some 50 µs, and to change its role 25. So a topic of ten thousand partitions, or the loss of a
+broker that leads a third of them, would hold the loop for a third of a second. Until its turn comes, such a partition
+is what it was before: clients and followers that have newer metadata try again.
 
 A slice ends by the clock, and by the number of partitions that were hosted: where no time passes within a callback
 (simulated runs), many partitions are hosted in slices, too, the same ones in every run.
@@ -20,7 +21,7 @@ PARTITIONS_PER_SLICE: Final = 64
 
 
 class ArrivingPartitions:
-    """The partitions that one broker has not looked at yet."""
+    """The partitions of an image that one broker has not looked at yet."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class ArrivingPartitions:
     ) -> None:
         self._loop = loop
         self._holds = holds
-        # Hosts a partition if it is the broker's, and returns whether it is hosted.
+        # Gives a partition its role, and returns whether the broker has a replica of it, or had one.
         self._host = host
         # Called after each slice.
         self._on_hosted = on_hosted
@@ -42,6 +43,9 @@ class ArrivingPartitions:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._waiting
 
     def in_turn(self, work: Callable[[], None]) -> None:
         """Apply an image with many partitions in the next turn of the loop, unless the broker stops before."""

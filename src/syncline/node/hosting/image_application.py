@@ -3,8 +3,9 @@
 The order matters. Brokers come first (only live ones count), then configurations, then deletions, then throttles, which
 bound the first fetch, and finally roles.
 A disk error of one partition does not keep others from getting their roles. Nothing that concerns partitions acts on a
-newer image before it is applied. Then only partitions are missing that the broker did not host before, if there are
-many of them: they follow in slices, and the next image waits for them.
+newer image before it is applied. Then only roles are missing, if many partitions have changed: they follow in slices,
+and the next image waits for them. Until its turn, a partition is what it was in the image before, or not hosted, as if
+the metadata came later.
 
 An image in which large topics have changed is applied in a turn of the loop of its own: to read it took one already.
 """
@@ -144,11 +145,10 @@ class ImageApplication:
             self._delete_topics(delta.deleted_topics, now_ms)
         # Before the first fetch of a partition.
         self.throttles.apply(new, delta, self._configs)
-        arriving = self._many_new(delta)
-        if len(arriving) < len(delta.partitions):
+        arriving = delta.partitions if len(delta.partitions) > PARTITIONS_PER_SLICE else ()
+        if not arriving:
             for key in delta.partitions:
-                if key not in arriving:
-                    self._assign(key, now_ms)
+                self._assign(key, now_ms)
         self._replicas.sync_deletions()
         for leader_id in moved_leaders:
             self._fetchers.leader_moved(leader_id)
@@ -158,29 +158,25 @@ class ImageApplication:
         if delta.partitions and not arriving:
             self._all_hosted()
         self._settle()
-        self._check()
+        if self._is_checked:
+            self._replicas.check_invariants(arriving)
         return arriving
 
-    def _check(self) -> None:
-        if self._is_checked:
-            self._replicas.check_invariants()
-
-    def _many_new(self, delta: MetadataDelta) -> Collection[TopicPartition]:
-        """Return the partitions that this broker does not host, its own and others, if they are many."""
-        if len(delta.partitions) <= PARTITIONS_PER_SLICE:
-            return ()
-        new = {key: None for key in delta.partitions if key not in self._partitions}
-        return new if len(new) > PARTITIONS_PER_SLICE else ()
+    def check_invariants(self) -> None:
+        """Assert that every replica has its role, but for those whose turn has not come."""
+        self._replicas.check_invariants(self._arriving)
 
     def _host_arriving(self, key: TopicPartition) -> bool:
-        """Host a partition, if this broker has a replica of it; return whether it is hosted."""
+        """Give a partition its role, if this broker has a replica of it; return whether it has, or had one."""
         with self._unfit_if_failed():
             now_ms = self._clock.mono_ms()
+            was_hosted = key in self._partitions
             self._assign(key, now_ms)
             partition = self._partitions.get(key)
-            if partition is not None and (failing := self._failing()):
-                self._brokers_changed_for(partition, failing, now_ms)
-            return partition is not None
+            if partition is not None and (was_hosted or self._failing()):
+                # As after any image: who may join now is proposed with the new ISR.
+                self._brokers_changed_for(partition, self._failing(), now_ms)
+            return was_hosted or partition is not None
 
     def _some_hosted(self) -> None:
         with self._unfit_if_failed():
@@ -189,7 +185,8 @@ class ImageApplication:
             if not len(self._arriving):
                 self._all_hosted()
             self._settle()
-            self._check()
+            if self._is_checked:
+                self.check_invariants()
 
     def _all_hosted(self) -> None:
         """Do what concerns all hosted partitions together."""

@@ -5,6 +5,7 @@ cache. A replica of the offsets topic also reports its role to the group coordin
 """
 
 import logging
+from collections.abc import Container
 from typing import Protocol
 
 from syncline.model.ids import NONE, OFFSETS_TOPIC, BrokerId, Offset, TopicPartition
@@ -211,13 +212,19 @@ class HostedReplicas:
             if follower.counts
         )
 
-    def check_invariants(self) -> None:
-        """Assert that each replica has the role that the image gives it, and that only its leader's fetcher has it."""
+    def check_invariants(self, arriving: Container[TopicPartition] = ()) -> None:
+        """Assert that each replica has the role that the image gives it, and that only its leader's fetcher has it.
+
+        Those that are `arriving` still have their role of the image before.
+        """
         image = self._cluster.image
         for fetcher in self.fetchers.by_leader.values():
             fetcher.check_invariants()
         for key, partition in self._partitions.items():
             assert partition.key == key, f"{partition.key} is filed under {key}"
+            if key in arriving:
+                partition.check_invariants()
+                continue
             record = image.partition(*key)
             assert record is not None, f"{key} is hosted, and unknown to version {image.version}"
             assert self._broker_id in record.replicas, f"{key} is hosted, and assigned to {record.replicas}"
