@@ -53,6 +53,13 @@ def test_architecture_names_every_module() -> None:
     assert sorted(path for path in modules - named if not path.startswith("node/api/api_")) == []
 
 
+def test_the_root_has_no_archives() -> None:
+    """Guards: wheels of other projects, 8 MB, which had been downloaded there, became part of a change."""
+    archives = {".whl", ".gz", ".zip", ".jar"}
+
+    assert sorted(each.name for each in ROOT.iterdir() if each.suffix in archives) == []
+
+
 def test_architecture_has_one_row_for_each_part() -> None:
     """Two changes of one row, put together line by line, leave both."""
     parts = re.findall(r"^\| (`[^|]+?) \|", ARCHITECTURE, flags=re.MULTILINE)
