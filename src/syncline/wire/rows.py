@@ -42,7 +42,10 @@ class Rows:
         """Return the number of rows, with those inside; counting stops above `enough`."""
         count, parts = len(self._items), self._parts
         if parts is not None and count <= enough:
-            count += sum(len(parts(item)) for item in self._items)
+            for item in self._items:
+                count += len(parts(item))
+                if count > enough:
+                    break
         return count
 
 

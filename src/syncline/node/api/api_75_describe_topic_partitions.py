@@ -36,13 +36,16 @@ def handle(broker: "Host", request: "Request") -> "Steps":
         refused = Rows(asked.topics, lambda topic: _row(topic.name, ErrorCode.INVALID_REQUEST, operations=NOT_ASKED))
         request.answer({"throttle_time": 0, "topics": refused, "next_cursor": None})
         return
-    names = [str(topic.name) for topic in asked.topics] if asked.topics else image.topics
+    names = (str(topic.name) for topic in asked.topics) if asked.topics else image.topics
     found = yield from page(
         image.topics,
         names,
         first=first,
         partitions_max=min(int(asked.response_partition_limit), broker.config.max_request_partition_size_limit),
     )
+    if request.named is not None:
+        # A hundred thousand spans that go at once hold the loop for some twenty milliseconds.
+        request.named += found.spans
     following = (
         None if found.next is None else {"topic_name": found.next.topic, "partition_index": found.next.partition}
     )
