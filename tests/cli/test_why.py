@@ -67,6 +67,8 @@ def test_why_tells_of_a_topic_that_was_deleted(make_topic: Callable[..., str], a
     assert told.startswith(f"{topic}-1: deleted at ")
     assert [each["effect"] for each in as_json("why", f"{topic}:0", *at)["findings"]] == ["topic-deleted"]
     assert "has partitions 0 to 1, not 2" in refused("why", f"{topic}:2", *at)
+    # Since then, too.
+    assert "was deleted at" in call("why", f"{topic}:0", "--since", "1ms", *at)
 
 
 def test_why_without_the_journal_says_what_is_missing(

@@ -17,6 +17,7 @@ from .witnesses import (
     PARTITION,
     TOPIC,
     Why,
+    deleted,
     diagnosed,
     elected,
     fault,
@@ -261,6 +262,11 @@ def test_replica_selects_the_findings_of_one_broker() -> None:
     events = (stall(2, 1_000, 14_000), left(2, 12_000, 900), stall(3, 31_000, 44_000), left(3, 42_000, 30_900))
 
     assert {each.replica for each in diagnosed(*events, replica=3).findings} == {3}
+
+
+def test_deletion_of_the_topic_concerns_each_replica() -> None:
+    """Guards: of a broker whose replica was deleted with its topic, nothing was said to have happened."""
+    assert [each.effect for each in diagnosed(deleted(9_000), replica=2).findings] == [Effect.DELETED]
 
 
 def test_window_leaves_out_earlier_effects() -> None:

@@ -92,6 +92,9 @@ def why(
         journal, missing = Journal([], 0), str(error)
     events = [*journal.events, *unwritten]
     deleted_ms = _deleted_ms(events, topic, partition) if now is None else None
+    if deleted_ms is not None:
+        # Of a window in which the topic was gone already there is nothing else to tell.
+        since_ms = min(since_ms, deleted_ms)
     diagnosis = diagnose(
         events,
         topic,

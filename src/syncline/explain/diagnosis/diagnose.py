@@ -72,7 +72,9 @@ def diagnose(
 def _concerns_broker(finding: Finding, broker: int) -> bool:
     condition = finding.condition
     return (
-        broker == finding.replica
+        # A deletion takes every replica.
+        finding.effect is Effect.DELETED
+        or broker == finding.replica
         or (finding.effect is Effect.ELECTED and broker == finding.leader)
         or (condition is not None and broker in {condition.broker, condition.other})
     )
