@@ -213,7 +213,7 @@ def _topic(ts_ms: int, change: Literal["created", "grown", "deleted"], topic_id:
 
 
 def test_isr_timeline_of_a_deleted_topic_ends(events_of) -> None:
-    """It ends with the deletion, which a broker's retry wrote twice; a sample after that does not count."""
+    """It ends with the deletion, which a retry wrote twice; what a leader reports after that does not count."""
     events = events_of(
         [
             _topic(0, "created", "A"),
@@ -221,6 +221,7 @@ def test_isr_timeline_of_a_deleted_topic_ends(events_of) -> None:
             _sample(1_000, 1, 2),
             _topic(2_000, "deleted", "A"),
             _topic(2_000, "deleted", "A"),
+            _change(2_001, 0, (1, 2), (1,)),
             _sample(9_000, 1, 2, in_sync=False),
         ]
     )

@@ -257,12 +257,15 @@ def _topic_changes(events: DataFrame) -> DataFrame:
 def _with_lives(events: DataFrame, topic_changes: DataFrame) -> DataFrame:
     """Return the events of topics with `life`: how often their topic had been deleted.
 
-    A sample that a leader took after the deletion, because it did not know of it yet, is left out.
+    What a leader reports after the deletion, because it did not know of it yet, or because its clock is ahead, is left
+    out: a topic begins with elections.
     """
     lived = events.where("topic <> '' and type <> 'topic_change'").join(topic_changes, "topic", "left")
     return (
         lived.withColumn("earlier", F.filter("changes", lambda each: each["moment"] < _moment()))
-        .where("type <> 'follower_progress' or not coalesce(try_element_at(earlier, -1).is_end, false)")
+        .where(
+            "type not in ('follower_progress', 'isr_change') or not coalesce(try_element_at(earlier, -1).is_end, false)"
+        )
         .withColumn("life", F.coalesce(F.array_size(F.filter("earlier", lambda each: each["is_end"])), F.lit(0)))
         .drop("earlier", "changes")
     )
