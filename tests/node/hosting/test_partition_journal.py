@@ -12,6 +12,9 @@ from syncline.model.ids import BrokerId, Offset, TopicPartition
 from syncline.node.hosting.partition_journal import PartitionJournal
 from syncline.node.partitions.partition import Partition
 
+# It stands for parts that a compiled journal would check the types of.
+pytestmark = pytest.mark.interpreted
+
 
 def report(before: int, after: int, mark: int) -> list[Event]:
     """Report that a log was cut from one end to another; return what is journalled."""
