@@ -180,7 +180,7 @@ class Direct:
             return
         try:
             question.answer.set_result(self._ask(question.place, key, fields))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the answer raises it
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for the answer raises it
             question.answer.set_exception(error)
 
     def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any]) -> Any:

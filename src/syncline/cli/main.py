@@ -41,7 +41,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Run the command line and exit."""
     if sys.stdout is None:
-        # The shell's `>&-`: who closes the output wants none.
+        # The shell closed it (`>&-`): write to nowhere.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Where a terminal's encoding lacks a character, its escape is shown.

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
-# Every address that refuses connections has done so by then. Who waits longer is told for what.
+# Every address that refuses connections has done so by then. A command that waits longer says for what.
 CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
 _REASONS = {

@@ -1,6 +1,6 @@
 """Times on the command line: how they are given, and how they are shown.
 
-A span of time always has its unit: of a mere number nobody knows whether seconds, minutes or milliseconds are meant.
+A span of time always has its unit: a bare number could mean seconds, minutes or milliseconds.
 """
 
 import re

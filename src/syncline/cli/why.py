@@ -74,9 +74,9 @@ def why(
     if since_ms > now_ms:
         raise LocalClusterError(f"--since {since} lies ahead: give a time in the past.")
     if now is not None and replica is not None and replica not in now.replicas:
+        holders = ", ".join(map(str, now.replicas))
         raise LocalClusterError(
-            f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on "
-            f"{', '.join(map(str, now.replicas))}."
+            f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on {holders}."
         )
     # In this order: an event that is written in between is read twice, but counts once.
     present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
@@ -115,13 +115,8 @@ def why(
             raise typer.Exit(1)
         return
     show_time = time_of_day if now_ms - diagnosis.since_ms < DAY_MS else date_and_time
-    if now is None:
-        assert deleted_ms is not None, f"{topic} neither exists nor was deleted"
-        say(f"{topic}-{partition}: deleted at {show_time(deleted_ms)}")
-    else:
-        leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
-        say(f"{topic}-{partition}: {leader}, ISR {now.isrs}, replicas {now.replicas}")
-    say(*_moves(present), *_lags(present))
+    state = f"deleted at {show_time(deleted_ms)}" if deleted_ms is not None else _state(now)
+    say(f"{topic}-{partition}: {state}", *_moves(present), *_lags(present))
     # Without the journal, nobody knows that nothing happened.
     paragraphs = tell(diagnosis, show_time) if missing is None or diagnosis.findings else []
     left_out = len(paragraphs) - PARAGRAPHS_MAX
@@ -132,6 +127,12 @@ def why(
     if missing is not None:
         told = "This is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
         raise LocalClusterError(f"{missing} {told}")
+
+
+def _state(now: Any) -> str:
+    """Return who leads a partition, and where it is, from its metadata."""
+    leader = f"leader {now.leader}" if now.leader >= 0 else "no leader"
+    return f"{leader}, ISR {now.isrs}, replicas {now.replicas}"
 
 
 def _deleted_ms(events: Iterable[Event], topic: str, partition: int) -> int:

@@ -231,7 +231,8 @@ class Reassignment(Immutable):
 class TopicChange(Immutable):
     """A topic was created, got more partitions, or was deleted with all its records.
 
-    A name may be given again, an id never is. `partitions` are those of after the event, or that the topic had.
+    A later topic may have the same name, but never the same id. `partitions` is their number after the change; of a
+    deleted topic, before it.
     """
 
     TYPE: ClassVar[str] = "topic_change"

@@ -14,7 +14,7 @@ from typing import Final
 from syncline.explain.diagnosis.condition import Condition
 from syncline.explain.diagnosis.findings import Effect, Finding
 
-# What a condition's evidence names beside amounts: whoever must act needs to know each of them.
+# What a condition's evidence names beside amounts. An operator must learn each of them.
 _NAMES: Final = ("inferred", "reason", "error", "errno", "on", "by", "role", "move", "neighbour")
 
 
