@@ -2,6 +2,8 @@
 
 import dataclasses
 import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 import pytest
@@ -257,6 +259,58 @@ def drained(body: bytes, version: int, partitions_max: int = 20_000) -> tuple[Fe
         except StopIteration as end:
             return end.value, count
         count += 1
+
+
+def outcome(parse: Callable[[], object]) -> object:
+    """Return what a parser returns, or that it refuses."""
+    try:
+        return parse()
+    except DecodeError:
+        return DecodeError
+
+
+def changed(whole: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield a message with each of its bytes changed to others, and where."""
+    for at in range(len(whole)):
+        for value in (0, 1, 2, 3, 13, 14, 0x7F, 0x80, 0xFF):
+            yield at, whole[:at] + bytes([value]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("version", [15, 16, 17])
+def test_request_for_one_partition_is_read_in_one_go_only_if_it_is_one(version: int) -> None:
+    """Whatever byte of it differs, a reader that takes field by field sees the same."""
+    partition = FetchPartition(3, 4, 5_000_000_000, 4, 6, 1 << 20)
+    request = FetchRequest(2, 70_001, 500, 1, 10 << 20, 0, 7, 8, [(TOPIC_ID, [partition])], [], "")
+    whole = bytes(encode_fetch_request(request, version))
+
+    assert whole == fetch_request(version, request)
+    assert parse_fetch_request(whole, version) == request
+    for at, body in changed(whole):
+        one_go, in_steps = (outcome(partial(parse, body)) for parse in parsers_of(version))
+        assert one_go == in_steps, f"byte {at} is {body[at]}"
+
+
+def parsers_of(version: int) -> tuple[Callable[[bytes], FetchRequest], Callable[[bytes], FetchRequest]]:
+    """Return the parser of whole requests, and the one that takes one field after the other."""
+    return lambda body: parse_fetch_request(body, version), lambda body: drained(body, version)[0]
+
+
+@pytest.mark.parametrize("records", [b"", b"records", bytes(200)])
+@pytest.mark.parametrize("aborted", [None, []])
+def test_answer_with_one_row_is_read_in_one_go_only_if_it_is_one(records: bytes, aborted: list | None) -> None:
+    """Whatever byte of it differs, a reader that takes row by row sees the same."""
+    row = FetchedPartition(3, 0, 5_000_000_000, 5_000_000_000, 6, records, aborted)
+    whole = b"".join(encode_fetch_response(FetchResponse(0, 0, 7, [(TOPIC_ID, [row])], []), 17))
+
+    assert parse_fetch_response(whole, 17).topics == [(TOPIC_ID, [row])]
+    for at, body in changed(whole):
+        answer = outcome(partial(parse_fetch_response, body, 17))
+        rows = outcome(lambda body=body: list(FetchedRows(memoryview(body), 17, 0)))
+        if answer is DecodeError:
+            # A number that has become longer, near the end, leaves too little for what follows the last row.
+            assert rows is DecodeError or at >= len(whole) - 4, f"byte {at} is {body[at]}"
+        else:
+            assert [(topic, each) for topic, of_topic in answer.topics for each in of_topic] == rows, f"byte {at}"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

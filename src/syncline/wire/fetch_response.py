@@ -56,6 +56,12 @@ UNREAD_TAG: Final = 20_002
 ROWS_PER_STEP: Final = 20
 
 _HEAD: Final = struct.Struct(">ihi")
+# An answer with a single row, up to the size of its records: what most followers get.
+_SINGLE: Final = struct.Struct(">ihi B16sB ihqqqBi")
+# What ends such an answer: no tagged fields of the row, of its topic, and of the whole.
+_SINGLE_END: Final = b"\x00\x00\x00"
+# Of such a row: no diverging epoch, no hint at a leader, no append times, nothing unread.
+_NO_TAGS: Final = (None, None, (), None)
 # A row without records, in the flexible versions.
 ROW_BYTES_MIN: Final = 37
 _ROW: Final = struct.Struct(">ihqqqBi")
@@ -150,8 +156,24 @@ def _end(response: FetchResponse, version: int) -> bytes:
     return b"\x00"
 
 
+def _encode_single(response: FetchResponse) -> list[Part] | None:
+    """Return an answer with one row of few records and without tagged fields, None if it has another form."""
+    ((topic, (row,)),) = response.topics
+    records, aborted = row[5], row[6]
+    if len(records) > JOIN_BYTES_MAX or aborted or row[8:] != _NO_TAGS:
+        return None
+    # A compact count: 0 for null, 1 for no items.
+    head = _SINGLE.pack(*response[:3], 2, topic, 2, *row[:5], 0 if aborted is None else 1, row[7])
+    # What lies in a file is larger.
+    return [b"".join((head, varint(len(records) + 1), cast("Buffer", records), _SINGLE_END))]
+
+
 def _encode_flexible(response: FetchResponse, version: int) -> list[Part]:
     throttle_ms, error_code, session_id, topics, endpoints = response
+    if len(topics) == 1 and len(topics[0][1]) == 1 and not endpoints and version >= 13:
+        single = _encode_single(response)
+        if single is not None:
+            return single
     parts: list[Part] = []
     out = bytearray(_HEAD.pack(throttle_ms, error_code, session_id))
     out += varint(len(topics) + 1)
@@ -347,7 +369,27 @@ class FetchedRows:
         self._topics_left -= 1
 
 
+def _parse_single(view: memoryview, position: int) -> FetchResponse | None:
+    """Return an answer with one row that has no tagged fields, None if it has another form."""
+    fields = _SINGLE.unpack_from(view, position)
+    topic_count, topic, row_count, aborted_count = *fields[3:6], fields[11]
+    if topic_count != 2 or row_count != 2 or aborted_count > 1:
+        return None
+    size, records_at = read_unsigned(view, position + _SINGLE.size)
+    records_end = records_at + max(size - 1, 0)
+    if records_end + len(_SINGLE_END) != len(view) or bytes(view[records_end:]) != _SINGLE_END:
+        return None
+    aborted: list[AbortedTransaction] | None = [] if aborted_count else None
+    records = view[records_at:records_end]
+    row = _make(FetchedPartition, (*fields[6:11], records, aborted, fields[12], None, None, (), None))
+    return _make(FetchResponse, (*fields[:3], [(topic, [row])], []))
+
+
 def _parse(view: memoryview, version: int, position: int) -> FetchResponse:
+    if len(view) - position > _SINGLE.size and version >= 13:
+        single = _parse_single(view, position)
+        if single is not None:
+            return single
     throttle_ms, error_code, session_id = _HEAD.unpack_from(view, position)
     topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
     topic_count, position = read_compact_count(view, position + _HEAD.size, 3)

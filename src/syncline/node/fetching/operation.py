@@ -20,8 +20,9 @@ from syncline.core.fetching.limits import FetchBudget
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerEpoch, BrokerId, Offset
+from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from syncline.node.fetching.answer import CONSUMER, answer
+from syncline.node.fetching.caught_up import caught_up
 from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
 from syncline.node.fetching.positions import note_positions
 from syncline.node.fetching.reader import PartitionReader
@@ -101,10 +102,40 @@ class FetchOperation:
         self._taken_up_ms = now_ms
         if self._fetch.replica_id >= 0:
             self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, now_ms)
+            if self._waits_at_ends():
+                return
         elif self._reader.looks_for_near_replicas:
             # A replica near the consumer may have caught up without a change of the partition itself.
             self._context.look_at_all()
         self._look()
+
+    def _waits_at_ends(self) -> bool:
+        """Count the progress of a follower that has all records, and park; False: there is more to do than that."""
+        serving, context, fetch = self._serving, self._context, self._fetch
+        if (
+            serving.throttle.is_active
+            or fetch.max_wait_ms <= 0
+            or fetch.min_bytes <= 0
+            or fetch.max_bytes <= 0
+            or not context.partition_count
+        ):
+            return False
+        entries = context.pending()
+        partitions = caught_up(entries, fetch, serving.partitions) if len(entries) <= PARTITIONS_AT_ONCE else None
+        if partitions is None:
+            return False
+        self._is_first_look = False
+        for entry, partition in zip(entries, partitions, strict=True):
+            partition.counters.fetches += 1
+            self._report_progress(entry, partition, entry.fetch_offset, entry.current_leader_epoch)
+        if serving.outgoing.senders:
+            # What this fetch has committed is acknowledged before the fetch parks, which takes longer.
+            serving.outgoing.leave()
+        self._park()
+        if lacks_records(entries):
+            # Counting its progress may have led to more records.
+            serving.woken.wake(self)
+        return True
 
     def _stay(self) -> None:
         """Be woken by the partitions from now on, and count for the client: the answer is not made at once."""
@@ -267,7 +298,7 @@ class FetchOperation:
                 if known is not None:
                     known.is_read = False
             elif self._is_first_look:
-                self._report_progress(row)
+                self._count_row(row)
             elif known is not None:
                 known.is_read = True
 
@@ -280,7 +311,7 @@ class FetchOperation:
         if self._is_first_look:
             lost_ms = pending.request.lost_ms
             pending.ended_ms = self._serving.clock.mono_ms() if lost_ms is None else lost_ms
-            self._report_progress(row)
+            self._count_row(row)
         pending.is_read = True
         slow_reads.read_ended(pending)
 
@@ -386,25 +417,36 @@ class FetchOperation:
             if partition is not None:
                 partition.counters.fetches += 1
             if row.is_progress and not row.is_counted:
-                self._report_progress(row)
+                self._count_row(row)
 
-    def _report_progress(self, row: Row) -> None:
-        """Report one partition's progress to its leader."""
+    def _count_row(self, row: Row) -> None:
+        """Report what a row proves to the leader of its partition, once."""
         row.is_counted = True
-        partition = row.partition
-        if not row.is_progress or partition is None or partition.leader is None:
+        if row.is_progress and row.partition is not None:
+            self._report_progress(row.entry, row.partition, row.log_end, row.leader_epoch, row.pending)
+
+    def _report_progress(
+        self,
+        entry: SessionPartition,
+        partition: Partition,
+        log_end: Offset,
+        leader_epoch: LeaderEpoch,
+        pending: PendingEntry | None = None,
+    ) -> None:
+        """Report one partition's progress to its leader; log end and leader epoch are from before the read."""
+        leader = partition.leader
+        if leader is None:
             return
-        entry = row.entry
-        effects = partition.leader.follower_fetched(
+        effects = leader.follower_fetched(
             BrokerId(self._fetch.replica_id),
             entry.fetch_offset,
             entry.log_start,
-            row.log_end,
+            log_end,
             BrokerEpoch(self._fetch.replica_epoch),
-            row.leader_epoch,
+            leader_epoch,
             self._taken_up_ms,
             stamp=entry,
-            entry=row.pending,
+            entry=pending,
         )
         if effects:
             partition.perform(effects)

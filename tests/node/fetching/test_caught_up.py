@@ -1,0 +1,67 @@
+"""Followers at the end of a log: parked without a row, and only where a row would say nothing."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from syncline.core.fetching.limits import FetchBudget
+from syncline.core.fetching.session import SessionPartition
+from syncline.model.ids import TopicPartition
+from syncline.node.fetching import operation
+from syncline.node.fetching.caught_up import caught_up
+from syncline.node.fetching.operation import FetchOperation
+from syncline.node.fetching.reader import PartitionReader
+from syncline.node.partitions.partition import Partition
+from syncline.virtual.simulation import RunSettings, Simulation
+from syncline.wire.fetch import FetchRequest
+from tests.node.wire_client import batch
+from tests.node.world import World
+
+
+@pytest.mark.brokers(3)
+async def test_followers_without_lag_are_parked_at_once(world: World) -> None:
+    """Guards: each of their fetches was looked at as one that has records to read."""
+    await world.topic(replicas=(1, 2, 3))
+    client = await world.client()
+    await client.produce("t", batch())
+    partition, counters = world.partition(), world.broker().fetching.counters
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 2)
+    fetches, read_bytes = partition.counters.fetches, counters.memory_read_bytes
+    await client.produce("t", batch())
+    await world.until(lambda: len(world.broker().fetching.deadlines) == 2)
+
+    assert partition.counters.fetches == fetches + 2
+    assert counters.memory_read_bytes == read_bytes + 2 * len(batch())
+    assert partition.high_watermark == 2
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("seed", [3, 8, 21])
+def test_the_reader_finds_nothing_where_followers_are_caught_up(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whatever faults strike: no records, no error, and the same progress."""
+    seen: Counter[bool] = Counter()
+    readers: list[PartitionReader] = []
+    start = FetchOperation.start
+
+    def remembered(self: FetchOperation, now_ms: int) -> None:
+        readers.append(self._reader)
+        start(self, now_ms)
+
+    def compared(
+        entries: Collection[SessionPartition], fetch: FetchRequest, partitions: Mapping[TopicPartition, Partition]
+    ) -> list[Partition] | None:
+        found = caught_up(entries, fetch, partitions)
+        seen[found is not None] += 1
+        for entry in () if found is None else entries:
+            row = readers[-1].read(entry, FetchBudget(1 << 20), readers[-1], is_first_look=True)
+            assert (row.error, len(row.records), row.diverging, row.preferred) == (0, 0, None, -1), f"{row}"
+            assert (row.is_progress, row.log_end) == (True, entry.fetch_offset), f"{row}"
+            assert row.leader_epoch == entry.current_leader_epoch, f"{row}"
+        return found
+
+    monkeypatch.setattr(operation, "caught_up", compared)
+    monkeypatch.setattr(FetchOperation, "start", remembered)
+
+    assert Simulation(seed, RunSettings(seconds=8)).run().failures == []
+    assert 0 < seen[False] < seen[True], f"{seen}"
