@@ -132,7 +132,8 @@ class Faults:
         if was_active or why == CLEARED:
             rule.over = why
         if was_active:
-            self._note(rule, "end", f"{rule.note()}: {why}, {rule.trigger.hits} hits")
+            hits = rule.trigger.hits
+            self._note(rule, "end", f"{rule.note()}: {why}, {hits} {'hit' if hits == 1 else 'hits'}")
             self._apply()
         if rule.is_lifted:
             self._requests.lift(rule)

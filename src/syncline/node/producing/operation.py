@@ -28,7 +28,7 @@ from syncline.wire.produce import PartitionRecords, ProducedPartition, ProduceRe
 if TYPE_CHECKING:
     from syncline.node.serving.request import Request, Steps
 
-PARTITIONS_PER_STEP: Final = 10
+PARTITIONS_PER_STEP: Final = 2
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
 
