@@ -15,7 +15,7 @@ from syncline.node.fetching.reader import PartitionReader
 from syncline.node.partitions.partition import Partition
 from syncline.virtual.simulation import RunSettings, Simulation
 from syncline.wire.fetch import FetchRequest
-from tests.node.wire_client import batch
+from tests.node.wire_client import at, batch
 from tests.node.world import World
 
 
@@ -34,6 +34,23 @@ async def test_followers_without_lag_are_parked_at_once(world: World) -> None:
     assert partition.counters.fetches == fetches + 2
     assert counters.memory_read_bytes == read_bytes + 2 * len(batch())
     assert partition.high_watermark == 2
+
+
+@pytest.mark.brokers(2)
+async def test_session_that_a_consumer_opened_proves_no_progress(world: World) -> None:
+    """Guards: a request that said it was a follower's counted, and committed records that no follower had."""
+    await world.topic(replicas=(1, 2))
+    world.network.cut("broker-2", "broker-1")
+    client = await world.client()
+    await client.produce("t", batch(), acks=1)
+    end = {"t": [at(1, leader_epoch=0, last_epoch=0)]}
+    opened = await client.fetched(client.send_fetch(end, session=(0, 0)))
+    fetch = client.send_fetch(end, session=(opened.session_id, 1), max_wait_ms=30_000, replica_id=2)
+    await world.later(0.1)
+
+    assert world.partition().high_watermark == 0
+    # It reads beyond what consumers are shown, and this is answered at once.
+    assert fetch in client.answers
 
 
 @pytest.mark.interpreted

@@ -25,6 +25,8 @@ def caught_up(
         if (
             leader is None
             or log.is_offline
+            # A session that a consumer opened proves nothing, whoever goes on with it.
+            or not entry.is_follower
             or entry.fetch_offset != log.log_end
             or entry.last_fetched_epoch != log.epochs.latest_epoch
             or entry.current_leader_epoch != partition.leader_epoch
