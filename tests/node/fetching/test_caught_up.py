@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from syncline.core.fetching.limits import FetchBudget
-from syncline.core.fetching.session import SessionPartition
+from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.ids import TopicPartition
 from syncline.node.fetching import operation
 from syncline.node.fetching.caught_up import caught_up
@@ -51,6 +51,25 @@ async def test_session_that_a_consumer_opened_proves_no_progress(world: World) -
     assert world.partition().high_watermark == 0
     # It reads beyond what consumers are shown, and this is answered at once.
     assert fetch in client.answers
+
+
+@pytest.mark.interpreted
+async def test_pending_partitions_are_sorted_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: those of a follower that lacks records, thousands perhaps, were sorted again before they were read."""
+    await world.topic()
+    client = await world.client()
+    sorted_counts: list[int] = []
+    pending = FetchContext.pending
+
+    def counted(self: FetchContext) -> list[SessionPartition]:
+        entries = pending(self)
+        sorted_counts.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(FetchContext, "pending", counted)
+    await client.fetch("t", 7, max_wait_ms=30_000, replica_id=2)
+
+    assert sorted_counts == [1]
 
 
 @pytest.mark.interpreted

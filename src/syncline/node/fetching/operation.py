@@ -100,28 +100,34 @@ class FetchOperation:
     def start(self, now_ms: int) -> None:
         """Look at the partitions for the first time."""
         self._taken_up_ms = now_ms
+        entries = None
         if self._fetch.replica_id >= 0:
             self._serving.followers.fetched(self._fetch.replica_id, self._request.connection, now_ms)
-            if self._waits_at_ends():
-                return
+            if not self._serving.throttle.is_active:
+                # There may be thousands: they are sorted once.
+                entries = self._context.pending()
+                if self._waits_at_ends(entries):
+                    return
         elif self._reader.looks_for_near_replicas:
             # A replica near the consumer may have caught up without a change of the partition itself.
             self._context.look_at_all()
-        self._look()
+        self._look(entries=entries)
 
-    def _waits_at_ends(self) -> bool:
-        """Count the progress of a follower that has all records, and park; False: there is more to do than that."""
-        serving, context, fetch = self._serving, self._context, self._fetch
+    def _waits_at_ends(self, entries: list[SessionPartition]) -> bool:
+        """Count the progress of a follower that has all records, and park; False: there is more to do than that.
+
+        `entries` are pending; no throttle is active.
+        """
+        serving, fetch = self._serving, self._fetch
         if (
-            serving.throttle.is_active
-            or fetch.max_wait_ms <= 0
+            fetch.max_wait_ms <= 0
             or fetch.min_bytes <= 0
             or fetch.max_bytes <= 0
-            or not context.partition_count
+            or not self._context.partition_count
+            or len(entries) > PARTITIONS_AT_ONCE
         ):
             return False
-        entries = context.pending()
-        partitions = caught_up(entries, fetch, serving.partitions) if len(entries) <= PARTITIONS_AT_ONCE else None
+        partitions = caught_up(entries, fetch, serving.partitions)
         if partitions is None:
             return False
         self._is_first_look = False
