@@ -20,11 +20,12 @@ from syncline.core.fetching.limits import FetchBudget
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from syncline.model.ids import BrokerId, Offset
 from syncline.node.fetching.answer import CONSUMER, answer
 from syncline.node.fetching.caught_up import caught_up
 from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
 from syncline.node.fetching.positions import note_positions
+from syncline.node.fetching.progress import report_progress
 from syncline.node.fetching.reader import PartitionReader
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row
 from syncline.node.fetching.serving import FetchServing
@@ -133,7 +134,9 @@ class FetchOperation:
         self._is_first_look = False
         for entry, partition in zip(entries, partitions, strict=True):
             partition.counters.fetches += 1
-            self._report_progress(entry, partition, entry.fetch_offset, entry.current_leader_epoch)
+            report_progress(
+                serving, fetch, self._taken_up_ms, entry, partition, entry.fetch_offset, entry.current_leader_epoch
+            )
         if serving.outgoing.senders:
             # What this fetch has committed is acknowledged before the fetch parks, which takes longer.
             serving.outgoing.leave()
@@ -429,34 +432,16 @@ class FetchOperation:
         """Report what a row proves to the leader of its partition, once."""
         row.is_counted = True
         if row.is_progress and row.partition is not None:
-            self._report_progress(row.entry, row.partition, row.log_end, row.leader_epoch, row.pending)
-
-    def _report_progress(
-        self,
-        entry: SessionPartition,
-        partition: Partition,
-        log_end: Offset,
-        leader_epoch: LeaderEpoch,
-        pending: PendingEntry | None = None,
-    ) -> None:
-        """Report one partition's progress to its leader; log end and leader epoch are from before the read."""
-        leader = partition.leader
-        if leader is None:
-            return
-        effects = leader.follower_fetched(
-            BrokerId(self._fetch.replica_id),
-            entry.fetch_offset,
-            entry.log_start,
-            log_end,
-            BrokerEpoch(self._fetch.replica_epoch),
-            leader_epoch,
-            self._taken_up_ms,
-            stamp=entry,
-            entry=pending,
-        )
-        if effects:
-            partition.perform(effects)
-        self._serving.low_watermarks.moved(partition)
+            report_progress(
+                self._serving,
+                self._fetch,
+                self._taken_up_ms,
+                row.entry,
+                row.partition,
+                row.log_end,
+                row.leader_epoch,
+                row.pending,
+            )
 
     def _answer(self) -> None:
         assert not self.is_answered, f"a second answer, of {self._rows}"
