@@ -35,7 +35,14 @@ GROUP_APIS: Final = frozenset(
 )
 # Reading all schemas to find this out would take each process a second.
 WITHOUT_LISTS: Final = frozenset(
-    {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER}
+    {
+        ApiKey.HEARTBEAT,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.API_VERSIONS,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_CLUSTER,
+    }
 )
 # They would remove what the case names.
 HARMFUL_IF_PRESENT: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.DELETE_GROUPS})

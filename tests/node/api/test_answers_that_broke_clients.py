@@ -50,6 +50,18 @@ async def test_transaction_timeout_is_refused_when_it_is_longer_than_allowed(
     assert (answer.error_code, answer.producer_id) == (error, -1)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+async def test_handshake_is_refused_in_words_when_a_client_is_configured_for_sasl(world: World, version: int) -> None:
+    """Java's clients connect again for ever, without a word to their user, when the connection is closed instead."""
+    client = await world.client()
+
+    handshake = await client.ask(ApiKey.SASL_HANDSHAKE, version, mechanism="PLAIN")
+    token = await client.ask(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=b"\0user\0secret")
+
+    assert (handshake.error_code, handshake.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, ())
+    assert token.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
 @pytest.mark.brokers(1, **TEST_PROFILE, auto_create_topics_enable="true", default_replication_factor=1)
 async def test_topic_is_created_with_four_partitions_when_metadata_asks_for_it(world: World) -> None:
     """The profile `test` is what the suites of librdkafka and kafka-python take for granted."""
