@@ -135,6 +135,22 @@ def test_thread_count_is_compared_with_the_one_in_force(where: str) -> None:
     )
 
 
+@pytest.mark.parametrize("where", ["", "1"])
+def test_values_that_contradict_each_other_are_refused_together(where: str) -> None:
+    """No broker could use them, and each would end, at every start anew: nothing could take the value back."""
+    per_address, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    refused = (42, f"{per_address} can be set to zero only if {overrides} property is set.")
+
+    assert alter(start(), (per_address, SET, "0"), kind=BROKER, name=where)[:2] == refused
+    code, _, with_overrides = alter(start(), (overrides, SET, "h:1"), kind=BROKER, name="")
+    assert code == 0
+    code, _, zero = alter(with_overrides, (per_address, SET, "0"), kind=BROKER, name=where)
+    assert code == 0
+    assert alter(zero, (overrides, DELETE, None), kind=BROKER, name="")[:2] == refused
+    assert alter(zero, (overrides, SET, ""), kind=BROKER, name="1")[:2] == refused
+    assert alter(zero, (per_address, DELETE, None), (overrides, SET, ""), kind=BROKER, name=where)[0] == 0
+
+
 def test_resource_given_twice_is_refused_both_times() -> None:
     """Both entries are answered, and nothing changes."""
     resource = ResourceChange(TOPIC, "t", (KeyChange("retention.ms", SET, "1"),))

@@ -231,6 +231,7 @@ def _changed_broker(
     try:
         for each, text in wanted.items():
             _validate_broker_value(each, text, settings, in_force)
+        _validate_together(image, name, wanted, settings, receiver)
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
     return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
@@ -382,6 +383,19 @@ def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_forc
         raise ConfigError(f"{failed}, value should be at least half the current value {now}")
     if value > now * 2:
         raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
+
+
+def _validate_together(
+    image: MetadataImage, name: str, wanted: Mapping[str, str], settings: BrokerConfig, receiver: BrokerId
+) -> None:
+    """Raise `ConfigError` for values with which the receiver's configurations would contradict each other.
+
+    Another broker may have been started with other values: it judges for itself, and keeps what it has.
+    """
+    if name not in {"", str(receiver)}:
+        return
+    layers = image.cluster_configs(), image.broker_configs(receiver)
+    BrokerConfig.resolve(settings.static, *((layers[0], wanted) if name else (wanted, layers[1])))
 
 
 def _invalid_request(message: str) -> RequestError:

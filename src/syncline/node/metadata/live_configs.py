@@ -4,6 +4,7 @@ A broker's configuration is resolved again when the metadata changes one of its 
 request. Partitions with equal settings share one object: there are thousands of them.
 """
 
+import logging
 from collections.abc import Mapping
 
 from syncline.core.fetching.read_replicas import RACK_AWARE_SELECTOR
@@ -11,11 +12,14 @@ from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.slow_leader.rules import SlowReadRules
 from syncline.model.broker_config import BrokerConfig
+from syncline.model.config_types import ConfigError
 from syncline.model.ids import BrokerId
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.metadata import Topic
 from syncline.model.topic_config import TopicConfig
 from syncline.node.metadata.cluster_view import ClusterView
+
+log = logging.getLogger("syncline.node")
 
 
 def slow_read_rules(config: BrokerConfig) -> SlowReadRules | None:
@@ -67,7 +71,11 @@ class LiveConfigs:
         self._of_topic: tuple[str, object, BrokerConfig, TopicConfig] | None = None
 
     def resolve_again(self) -> bool:
-        """Resolve this broker's configuration from the current image; return whether anything of it may differ."""
+        """Resolve this broker's configuration from the current image; return whether anything of it may differ.
+
+        Values that contradict those of this broker's start leave it with the configuration that it has, and are logged
+        as an error. The controller, which compares with its own start only, may accept them.
+        """
         image = self._cluster.image
         # Rates of throttles are set for brokers, too. They change often, and have no effect but on throttles.
         layers = [
@@ -77,7 +85,12 @@ class LiveConfigs:
         if layers == self._layers:
             return False
         self._layers = layers
-        self.broker = BrokerConfig.resolve(self.static, image.cluster_configs(), image.broker_configs(self._broker_id))
+        try:
+            self.broker = BrokerConfig.resolve(self.static, *layers)
+        except ConfigError as error:
+            # A broker that ended here would end at each start, and nobody could take the value back.
+            log.error("configurations were set that this broker cannot use, and it keeps what it has: %s", error)
+            return False
         self.slow_read_rules = slow_read_rules(self.broker)
         return True
 
