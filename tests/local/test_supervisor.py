@@ -304,6 +304,21 @@ def test_broker_that_serves_after_a_failed_start_counts_as_one_that_is_left(tmp_
     assert list(announced[0].failures) == [2]
 
 
+def test_broker_that_ends_after_it_served_keeps_no_other_from_starting(tmp_path: Path) -> None:
+    """Guards: a disk that failed at once ended the whole start if the other brokers were not quite ready."""
+    announced: list[RunningCluster] = []
+    supervisor = supervisor_of(tmp_path, announced.append, {1: True, 2: True, 3: False})
+    for _ in range(KILLED_MAX):
+        supervisor._children[2].serving = True
+        supervisor._child_died(supervisor._children[2], 1)
+        assert supervisor._children[2].restart_at_s is not None
+    assert not announced
+    supervisor._children[3].serving = True
+    supervisor._announce_if_settled()
+
+    assert announced[0].failures == {2: "it ended with exit code 1 3 times, having served"}
+
+
 def test_broker_that_is_killed_at_its_start_is_refused_if_none_is_started_again(tmp_path: Path) -> None:
     """Guards: `up --no-restart` went on waiting for a broker that nobody started again."""
     supervisor = supervisor_of(tmp_path, pytest.fail, {1: True, 2: False}, restart=False)

@@ -33,7 +33,7 @@ class Child:
     failure: str = ""
     # Why it could not start while the cluster came up, kept for its next processes until one serves.
     start_failure: str = ""
-    # How often a signal ended its process while the cluster came up.
+    # How often its process ended by a signal, or after it had served, while the cluster came up.
     killed_count: int = 0
     # None: its processes have not ended since the cluster was up.
     deaths: Deaths | None = None

@@ -370,10 +370,11 @@ class Supervisor:
     def _child_died(self, child: Child, exit_code: int) -> None:
         if child.ready is not None:
             self._start_reported(child)
-        child.serving = False
+        # One that served could start: what ended it since, such as its disk, does not concern the others.
+        has_served, child.serving = child.serving, False
         how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
         reason = f"{how}: {child.failure}" if child.failure else how
-        if not self._announced and (exit_code > 0 or not self._spec.restart):
+        if not self._announced and ((exit_code > 0 and not has_served) or not self._spec.restart):
             self._could_not_start(child, exit_code, child.failure or f"it ended with {how}")
             return
         if self._spec.restart:
@@ -386,7 +387,10 @@ class Supervisor:
         else:
             child.killed_count += 1
             if child.killed_count >= KILLED_MAX:
-                child.start_failure = f"{reason} ended it {child.killed_count} times"
+                again = f"{child.killed_count} times"
+                child.start_failure = (
+                    f"{reason} ended it {again}" if exit_code < 0 else f"it ended with {reason} {again}, having served"
+                )
                 self._give_up_if_none_is_left()
                 self._announce_if_settled()
 
