@@ -71,6 +71,24 @@ async def test_limit_changes_while_the_broker_runs(world: World) -> None:
     assert clients[3].answers
 
 
+@pytest.mark.brokers(1, max_connections=OWN + 1)
+async def test_log_says_once_a_minute_that_clients_wait(world: World) -> None:
+    """Guards: the clients of a broker without a place for them saw silence, and so did the operator."""
+    for _ in range(4):
+        client = await world.client()
+        assert await is_served(world, client)
+        client.transport.close()
+        await world.later(1)
+    told = [each for each in world.errors.warnings if "no client is accepted" in each]
+    await world.later(60)
+    await world.client()
+    await world.later(1)
+
+    reason = "there are 3 connections, brokers' included, and max.connections is 3"
+    assert told == [f"no client is accepted before another leaves: {reason}"]
+    assert sum("no client is accepted" in each for each in world.errors.warnings) == 2
+
+
 @pytest.mark.brokers(1, max_connections_per_ip=2)
 async def test_connections_beyond_the_limit_of_an_address_are_reset(world: World) -> None:
     """At once, and only those; a closed one makes room, and other brokers are not counted."""

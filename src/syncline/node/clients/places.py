@@ -27,6 +27,8 @@ log = logging.getLogger("syncline.node")
 CLIENT: Final = "client"
 # SO_LINGER with a time of 0: closing resets the connection.
 RESET: Final = struct.pack("ii", 1, 0)
+# At the limit each client that leaves lets another in: it is told once in this time.
+TELL_AGAIN_MS: Final = 60_000
 
 
 class Placed(Protocol):
@@ -88,6 +90,8 @@ class Places:
         self._rate = CreationRate()
         # Set while the rate of new connections is above its limit.
         self._rate_timer: asyncio.TimerHandle | None = None
+        # When it was told last that no client is accepted.
+        self._told_full_ms: int | None = None
         # Connections reset for the limit of their address, and clients closed to make room for brokers.
         self.refused_count = 0
         self.evicted_count = 0
@@ -177,7 +181,21 @@ class Places:
     def _update_accepting(self) -> None:
         if self._listening is not None:
             has_room = len(self._placed) < self._limits.connections_max
+            if not has_room:
+                self._tell_full()
             self._listening.accept(accepts=has_room and not self._waiting)
+
+    def _tell_full(self) -> None:
+        """Log that clients wait in the backlog: they get no answer that could say so, and nothing counts them."""
+        now_ms = self._clock.mono_ms()
+        if self._told_full_ms is None or now_ms - self._told_full_ms >= TELL_AGAIN_MS:
+            self._told_full_ms = now_ms
+            log.warning(
+                "no client is accepted before another leaves: there are %s connections, brokers' included, and"
+                " max.connections is %s",
+                len(self._placed),
+                self._limits.connections_max,
+            )
 
     def _make_room(self) -> None:
         """Close the client that has been silent for longest: a broker has come."""
