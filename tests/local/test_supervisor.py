@@ -201,6 +201,15 @@ def test_broker_in_the_foreground_says_where_it_serves_and_stops_with_ctrl_c(tmp
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
+def test_unknown_log_level_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: the broker's log had a traceback of Python's logging, and `up` only an exit code."""
+    monkeypatch.setitem(ENVIRONMENT, "SYNCLINE_LOG_LEVEL", "loud")
+
+    said = refused("up", "--data", str(tmp_path), "--brokers", "1", "--port", "0", "--detach")
+    assert "the environment variable SYNCLINE_LOG_LEVEL is LOUD, and may be DEBUG, INFO," in said
+    assert "Traceback" not in (tmp_path / "logs" / "broker-1.log").read_text()
+
+
 def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:
     """A thousand written partitions need a thousand open logs; the soft limit of a shell does not end them."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -52,6 +52,9 @@ log = logging.getLogger("syncline.local")
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30.0
+# How much a broker logs.
+LEVEL_NAME: Final = "SYNCLINE_LOG_LEVEL"
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 # The exit code of a process that could not use its data directory: other brokers can go on without it.
 DISK_EXIT = 3
 SWITCH_INTERVAL_S = 0.0005
@@ -109,8 +112,9 @@ class BrokerProcess:
     def run(self) -> int:
         """Serve until a signal stops it; return the exit code."""
         keep_files_private()
+        level = os.environ.get(LEVEL_NAME, "INFO").upper()
         logging.basicConfig(
-            level=os.environ.get("SYNCLINE_LOG_LEVEL", "INFO").upper(),
+            level=level if level in LEVELS else "INFO",
             format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
             force=True,
         )
@@ -121,6 +125,8 @@ class BrokerProcess:
         # of its many short calls to the system, would wait for 5 ms each time.
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
+            if level not in LEVELS:
+                raise ConfigError(f"the environment variable {LEVEL_NAME} is {level}, and may be {', '.join(LEVELS)}")
             if uvloop is not None:
                 loop = uvloop.new_event_loop()
                 asyncio.set_event_loop(loop)
