@@ -64,8 +64,8 @@ def _apply_retention(broker: "Broker", clock: Clock) -> Steps:
             continue
         now_ms, log_start = clock.wall_ms(), partition.log.log_start
         try:
-            for segment in partition.log.retention(now_ms):
-                log.info("%s: deleted segment %s", partition.key, segment)
+            for base, end, size_bytes, reason in partition.log.retention(now_ms):
+                log.info("%s: deleted offsets %s to %s, %s bytes: %s", partition.key, base, end - 1, size_bytes, reason)
         except StorageError as error:
             # A failed log must not prevent the cleaning of others; what was refused is tried again.
             log.warning("%s: retention failed: %s", partition.key, error)

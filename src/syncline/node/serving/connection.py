@@ -376,13 +376,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and self._is_writable:
             self._transport.write(BEAT_FRAME)
 
-    def close(self, reason: str) -> None:
-        """Close after the answers already written, unless the peer does not read them; drop pending requests."""
+    def close(self, reason: str | None) -> None:
+        """Close after the answers already written, unless the peer does not read them; drop pending requests.
+
+        Without a reason nothing is logged: the caller does so, once for many.
+        """
         self.send()
         transport, self._transport = self._transport, None
         self._let_go()
         if transport is not None:
-            log.info("closing the connection of %s: %s", self.client_host, reason)
+            if reason is not None:
+                log.info("closing the connection of %s: %s", self.client_host, reason)
             if self._is_writable:
                 transport.close()
             else:

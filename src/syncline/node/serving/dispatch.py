@@ -7,6 +7,7 @@ handler is our bug: it is logged with its traceback, the request's connection
 is closed (the client retries), and the broker continues.
 """
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -23,6 +24,8 @@ from syncline.wire.api import ApiKey, is_served
 if TYPE_CHECKING:
     from syncline.node.serving.connection import Connection
     from syncline.node.serving.request import Request, Steps
+
+log = logging.getLogger("syncline.node")
 
 HostT = TypeVar("HostT")
 HostT_contra = TypeVar("HostT_contra", contravariant=True)
@@ -161,8 +164,10 @@ class Dispatcher(Generic[HostT]):
         """Close every connection, and drop unfinished requests: the broker is stopping."""
         self.long_requests.close()
         self._stepping.close()
+        if self.connections:
+            log.info("closing %s connections: the broker is stopping", len(self.connections))
         for connection in list(self.connections):
-            connection.close("the broker is stopping")
+            connection.close(None)
 
 
 def _refuse(_broker: object, request: "Request") -> None:
