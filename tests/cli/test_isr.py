@@ -16,6 +16,7 @@ def row(partition: int = 0, **values: Any) -> dict[str, Any]:
     follower = {
         "broker": 2,
         "in_isr": True,
+        "log_end": 5,
         "lag_records": 0,
         "lag_bytes": 0,
         "lag_ms": None,
@@ -65,6 +66,17 @@ def test_note_says_whose_it_is(
     line = shown(monkeypatch, capsys, "orders", partitions=[row(**values)]).splitlines()[1]
 
     assert line.endswith(f"  {note}")
+
+
+def test_lag_of_a_follower_that_its_leader_has_not_heard_of_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards: after an election a paused follower that had everything was said to lack all records."""
+    unheard = {"log_end": -1, "lag_records": 5, "lag_bytes": 400, "in_isr": False}
+    line = shown(monkeypatch, capsys, "orders", partitions=[row(follower=unheard)]).splitlines()[1]
+
+    assert line.split()[6:11] == ["2", "-", "-", "-", "-"]
+    assert line.endswith("  not in ISR, has not fetched from this leader")
 
 
 @pytest.mark.parametrize(

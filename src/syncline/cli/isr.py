@@ -42,7 +42,7 @@ def isr(
     """Show the ISR of each partition, and of each follower the lag and the time left until it is evicted.
 
     It asks the brokers of a cluster on this machine. LEFT is "-" for followers that face no eviction: they have
-    everything, or are already out of the ISR.
+    everything, or are already out of the ISR. LAG is "-" for those that have not fetched from a new leader yet.
     """
     from syncline.local.control import controls
 
@@ -183,10 +183,14 @@ def _follower(row: dict[str, Any], others: dict[str, list[str]], partition: dict
         notes.append(TROUBLES.get(row["trouble"], row["trouble"]))
     if row["is_protected"]:
         notes.append("protected: its fetch is being served")
+    # A new leader does not know what its followers have before they fetch: one that is silent may have everything.
+    is_known = row["log_end"] >= 0
+    if not is_known:
+        notes.append("has not fetched from this leader")
     return [
         row["broker"],
-        f"{row['lag_records']:,}",
-        f"{row['lag_bytes']:,}",
+        f"{row['lag_records']:,}" if is_known else "-",
+        f"{row['lag_bytes']:,}" if is_known else "-",
         "-" if row["lag_ms"] is None else f"{row['lag_ms']:,}",
         "-" if row["left_ms"] is None else f"{row['left_ms']:,}",
         _noted(notes, others),
