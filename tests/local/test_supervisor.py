@@ -111,6 +111,21 @@ def test_second_start_finds_as_many_brokers_under_their_ports(copy: Path) -> Non
         succeed("down", "--data", str(copy))
 
 
+def test_start_tells_that_a_port_of_last_time_is_taken(copy: Path) -> None:
+    """Guards: the cluster had other ports from then on, in silence, and clients looked for it at those of before."""
+    ports = json.loads((copy / "ports.json").read_text())
+    with socket.create_server(("127.0.0.1", ports["2"])):
+        up = run("up", "--data", str(copy), "--detach", "--json")
+    succeed("down", "--data", str(copy))
+    got = json.loads((copy / "ports.json").read_text())
+
+    assert (up.returncode, got["1"]) == (0, ports["1"])
+    assert up.stderr == (
+        f"broker 2 has port {got['2']}, also at the next start: {ports['2']}, which it had last time, is in use"
+        " (--port insists on a port)\n"
+    )
+
+
 @pytest.mark.parametrize("after_s", [0.05, 0.12, 0.2], ids=str)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_detached_start_that_nobody_waits_for_is_given_up(

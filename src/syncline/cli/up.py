@@ -10,12 +10,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from syncline.cli.signals import interruptible
 from syncline.cli.up_options import parse
-from syncline.local.layout import LocalClusterError, RunningCluster, write_ready_file
+from syncline.local.layout import Layout, LocalClusterError, RunningCluster, write_ready_file
 from syncline.local.profiles import PROFILES
 
 # Options of `up` and `broker` set these.
@@ -98,12 +98,14 @@ def run(arguments: Sequence[str]) -> None:
         racks=options.racks,
         restart=options.restart,
     )
+    # Those of clients' configurations.
+    remembered = {} if options.port else Layout(spec.directory).remembered_ports()
     if options.detach:
         from syncline.local.detached import run_detached
 
         interruptible()
         running = run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr))
-        _announce(running, as_json=options.json)
+        _announce(running, remembered, as_json=options.json)
         # The others serve, but who asked for a cluster has not got all of it.
         raise SystemExit(1 if running.failures else 0)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -112,7 +114,7 @@ def run(arguments: Sequence[str]) -> None:
         if ready_file is not None:
             write_ready_file(ready_file, running)
         try:
-            _announce(running, as_json=options.json, more="\nCtrl-C stops it.")
+            _announce(running, remembered, as_json=options.json, more="\nCtrl-C stops it.")
         except BrokenPipeError:
             # The reader of this output is gone, but the cluster may still have users.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,7 +122,15 @@ def run(arguments: Sequence[str]) -> None:
     raise SystemExit(Supervisor(spec, announce).run())
 
 
-def _announce(running: RunningCluster, *, as_json: bool, more: str = "") -> None:
+def _announce(running: RunningCluster, remembered: Mapping[int, int], *, as_json: bool, more: str = "") -> None:
+    for broker_id, port in running.client_ports.items():
+        if remembered.get(broker_id, port) != port:
+            taken = f"{remembered[broker_id]}, which it had last time, is in use"
+            print(
+                f"broker {broker_id} has port {port}, also at the next start: {taken} (--port insists on a port)",
+                file=sys.stderr,
+                flush=True,
+            )
     if as_json:
         print(
             json.dumps(
