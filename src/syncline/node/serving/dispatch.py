@@ -165,7 +165,7 @@ class Dispatcher(Generic[HostT]):
         self.long_requests.close()
         self._stepping.close()
         if self.connections:
-            log.info("closing %s connections: the broker is stopping", len(self.connections))
+            log.info("closing all connections (%s): the broker is stopping", len(self.connections))
         for connection in list(self.connections):
             connection.close(None)
 
