@@ -1,6 +1,8 @@
 """Journal tables: hand-written journals become the states, lags and faults that they record."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -24,9 +26,21 @@ from tests.pipeline import journal_story as told
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 _WHERE = {"topic": "t", "partition": 0}
+JOURNAL_END_MS = 20_000
+# The journal of all tests of timelines; see `_history`.
+_HISTORIES: list[Event] = []
 
 
-@pytest.fixture
+def _history(topic: str, *events: Event) -> str:
+    """Add to the common journal what happened to a topic; return its name.
+
+    One query answers for all of them: it takes seconds, nearly all of them for its plan.
+    """
+    _HISTORIES.extend(replace(event, topic=topic) for event in events)
+    return topic
+
+
+@pytest.fixture(scope="module")
 def events_of(spark):
     """Return a function that makes the events table from events, as the journal topic would hold them."""
     from syncline.pipeline import tables
@@ -89,18 +103,33 @@ def _sample(
     )
 
 
-def _timeline(events) -> list[tuple]:
+@pytest.fixture(scope="module")
+def intervals(events_of) -> dict[str, list[dict]]:
+    """Return the ISR timeline of each history, in order of replicas and time."""
     from syncline.pipeline import tables
 
-    rows = _rows(tables.isr_timeline(events).orderBy("replica", "started_at"))
-    zero = _at(0)
+    found = defaultdict(list)
+    # The newest event is that of no topic.
+    end = Fault(ts_ms=JOURNAL_END_MS, broker=-1, kind="kill", target="broker-2", phase="begin")
+    for row in _rows(tables.isr_timeline(events_of([*_HISTORIES, end])).orderBy("replica", "started_at")):
+        found[row["topic"]].append(row)
+    return found
+
+
+@pytest.fixture
+def timeline(intervals) -> Callable[[str], list[tuple]]:
+    """Return a function from a history's topic to its timeline."""
 
     def ms(at: datetime | None) -> int | None:
-        return None if at is None else round((at - zero).total_seconds() * 1000)
+        return None if at is None else round((at - _at(0)).total_seconds() * 1000)
 
-    return [
-        (r["replica"], ms(r["started_at"]), ms(r["ended_at"]), r["in_isr"], r["is_leader"], r["rule"]) for r in rows
-    ]
+    def of(topic: str) -> list[tuple]:
+        return [
+            (r["replica"], ms(r["started_at"]), ms(r["ended_at"]), r["in_isr"], r["is_leader"], r["rule"])
+            for r in intervals[topic]
+        ]
+
+    return of
 
 
 def test_journal_keeps_events_and_drops_what_is_none(events_of) -> None:
@@ -115,18 +144,18 @@ def test_journal_keeps_events_and_drops_what_is_none(events_of) -> None:
     assert rows[0]["evidence"] == '{"replica":2,"behind_ms":3100}'
 
 
-def test_isr_timeline_follows_a_follower_out_and_back(events_of) -> None:
-    """One interval ends where the next begins, each with the rule that began it; the last one is open."""
-    events = events_of(
-        [
-            _election(0, -1, 1, 0, (1, 2)),
-            _change(1_000, 0, (1, 2), (1,)),
-            _change(5_000, 0, (1,), (1, 2), rule="caught_up"),
-            _sample(9_000, 1, 2),
-        ]
-    )
+OUT_AND_BACK = _history(
+    "out-and-back",
+    _election(0, -1, 1, 0, (1, 2)),
+    _change(1_000, 0, (1, 2), (1,)),
+    _change(5_000, 0, (1,), (1, 2), rule="caught_up"),
+    _sample(9_000, 1, 2),
+)
 
-    assert _timeline(events) == [
+
+def test_isr_timeline_follows_a_follower_out_and_back(timeline) -> None:
+    """One interval ends where the next begins, each with the rule that began it; the last one is open."""
+    assert timeline(OUT_AND_BACK) == [
         (1, 0, None, True, True, "created"),
         (2, 0, 1_000, True, False, "created"),
         (2, 1_000, 5_000, False, False, "time"),
@@ -134,21 +163,24 @@ def test_isr_timeline_follows_a_follower_out_and_back(events_of) -> None:
     ]
 
 
-def test_isr_timeline_measures_open_intervals_to_the_end_of_the_journal(events_of) -> None:
+OPEN = _history("open", _election(1_000, -1, 1, 0, (1,)))
+
+
+def test_isr_timeline_measures_open_intervals_to_the_end_of_the_journal(intervals) -> None:
     """An open interval lasts until the newest event, whatever its subject."""
-    from syncline.pipeline import tables
-
-    fault = Fault(ts_ms=4_000, broker=-1, kind="kill", target="broker-2", phase="begin")
-    rows = _rows(tables.isr_timeline(events_of([_election(1_000, -1, 1, 0, (1,)), fault])))
-
-    assert [(row["duration_ms"], row["ended_at"]) for row in rows] == [(3_000, None)]
+    assert [(row["duration_ms"], row["ended_at"]) for row in intervals[OPEN]] == [(JOURNAL_END_MS - 1_000, None)]
 
 
-def test_isr_timeline_changes_leaders_at_an_election(events_of) -> None:
+ELECTED = _history(
+    "elected",
+    _election(0, -1, 1, 0, (1, 2, 3)),
+    _election(2_000, 1, 3, 1, (2, 3)),
+)
+
+
+def test_isr_timeline_changes_leaders_at_an_election(timeline) -> None:
     """The dead leader is out of the ISR from the election on, and the new one leads."""
-    events = events_of([_election(0, -1, 1, 0, (1, 2, 3)), _election(2_000, 1, 3, 1, (2, 3))])
-
-    assert _timeline(events) == [
+    assert timeline(ELECTED) == [
         (1, 0, 2_000, True, True, "created"),
         (1, 2_000, None, False, False, "process-gone"),
         (2, 0, 2_000, True, False, "created"),
@@ -158,19 +190,19 @@ def test_isr_timeline_changes_leaders_at_an_election(events_of) -> None:
     ]
 
 
-def test_isr_timeline_begins_with_samples_when_the_journal_is_younger_than_the_partition(events_of) -> None:
-    """Without an election the first samples show who leads and who is in sync; later ones change nothing."""
-    events = events_of(
-        [
-            _sample(1_000, 2, 1, epoch=7),
-            _sample(1_100, 2, 3, epoch=7, in_sync=False),
-            _sample(2_000, 2, 1, epoch=7),
-            _change(4_000, 7, (1, 2), (1, 2, 3), rule="caught_up"),
-            _sample(5_000, 2, 3, epoch=7),
-        ]
-    )
+YOUNGER = _history(
+    "younger",
+    _sample(1_000, 2, 1, epoch=7),
+    _sample(1_100, 2, 3, epoch=7, in_sync=False),
+    _sample(2_000, 2, 1, epoch=7),
+    _change(4_000, 7, (1, 2), (1, 2, 3), rule="caught_up"),
+    _sample(5_000, 2, 3, epoch=7),
+)
 
-    assert _timeline(events) == [
+
+def test_isr_timeline_begins_with_samples_when_the_journal_is_younger_than_the_partition(timeline) -> None:
+    """Without an election the first samples show who leads and who is in sync; later ones change nothing."""
+    assert timeline(YOUNGER) == [
         (1, 1_000, None, True, False, "first samples"),
         (2, 1_000, None, True, True, "first samples"),
         (3, 1_000, 4_000, False, False, "first samples"),
@@ -178,30 +210,35 @@ def test_isr_timeline_begins_with_samples_when_the_journal_is_younger_than_the_p
     ]
 
 
-def test_isr_timeline_ignores_refused_and_repeated_changes(events_of) -> None:
+REFUSED = _history(
+    "refused",
+    _election(0, -1, 1, 0, (1, 2)),
+    _change(500, 0, (1, 2), (1,), outcome="refused"),
+    _change(1_000, 0, (1, 2), (1,)),
+    _change(1_000, 0, (1, 2), (1,)),
+)
+
+
+def test_isr_timeline_ignores_refused_and_repeated_changes(timeline) -> None:
     """A refused proposal changed nothing, and neither does an event that was appended twice."""
-    shrink = _change(1_000, 0, (1, 2), (1,))
-    refused = _change(500, 0, (1, 2), (1,), outcome="refused")
-    events = events_of([_election(0, -1, 1, 0, (1, 2)), refused, shrink, shrink])
-
-    assert [row[:4] for row in _timeline(events)] == [(1, 0, None, True), (2, 0, 1_000, True), (2, 1_000, None, False)]
+    assert [row[:4] for row in timeline(REFUSED)] == [(1, 0, None, True), (2, 0, 1_000, True), (2, 1_000, None, False)]
 
 
-def test_isr_timeline_believes_samples_when_a_change_was_never_told(events_of) -> None:
+NEVER_TOLD = _history(
+    "never-told",
+    _election(0, -1, 1, 0, (1, 2)),
+    _change(1_000, 0, (1, 2), (1,)),
+    _sample(1_400, 1, 2, interval_ms=1_000),  # The leader does not know of it yet.
+    _sample(4_000, 1, 2, in_sync=False, interval_ms=1_000),
+    _sample(5_000, 1, 2, interval_ms=1_000),
+    _sample(6_000, 1, 2, interval_ms=1_000),
+    _sample(7_000, 3, 2, epoch=5, in_sync=False, interval_ms=1_000),  # A term that no event names.
+)
+
+
+def test_isr_timeline_believes_samples_when_a_change_was_never_told(timeline) -> None:
     """A journal that lost an expansion does not keep the replica out for ever: its leader's samples say it is back."""
-    events = events_of(
-        [
-            _election(0, -1, 1, 0, (1, 2)),
-            _change(1_000, 0, (1, 2), (1,)),
-            _sample(1_400, 1, 2, interval_ms=1_000),  # The leader does not know of it yet.
-            _sample(4_000, 1, 2, in_sync=False, interval_ms=1_000),
-            _sample(5_000, 1, 2, interval_ms=1_000),
-            _sample(6_000, 1, 2, interval_ms=1_000),
-            _sample(7_000, 3, 2, epoch=5, in_sync=False, interval_ms=1_000),  # A term that no event names.
-        ]
-    )
-
-    assert [row for row in _timeline(events) if row[0] == 2] == [
+    assert [row for row in timeline(NEVER_TOLD) if row[0] == 2] == [
         (2, 0, 1_000, True, False, "created"),
         (2, 1_000, 5_000, False, False, "time"),
         (2, 5_000, None, True, False, "later samples"),
@@ -212,41 +249,41 @@ def _topic(ts_ms: int, change: Literal["created", "grown", "deleted"], topic_id:
     return TopicChange(ts_ms=ts_ms, broker=9, topic="t", topic_id=topic_id, change=change, partitions=1)
 
 
-def test_isr_timeline_of_a_deleted_topic_ends(events_of) -> None:
-    """It ends with the deletion, which a retry wrote twice; what a leader reports after that does not count."""
-    events = events_of(
-        [
-            _topic(0, "created", "A"),
-            _election(0, -1, 1, 0, (1, 2)),
-            _sample(1_000, 1, 2),
-            _topic(2_000, "deleted", "A"),
-            _topic(2_000, "deleted", "A"),
-            _change(2_001, 0, (1, 2), (1,)),
-            _sample(9_000, 1, 2, in_sync=False),
-        ]
-    )
+DELETED = _history(
+    "deleted",
+    _topic(0, "created", "A"),
+    _election(0, -1, 1, 0, (1, 2)),
+    _sample(1_000, 1, 2),
+    _topic(2_000, "deleted", "A"),
+    _topic(2_000, "deleted", "A"),
+    _change(2_001, 0, (1, 2), (1,)),
+    _sample(9_000, 1, 2, in_sync=False),
+)
 
-    assert _timeline(events) == [
+
+def test_isr_timeline_of_a_deleted_topic_ends(timeline) -> None:
+    """It ends with the deletion, which a retry wrote twice; what a leader reports after that does not count."""
+    assert timeline(DELETED) == [
         (1, 0, 2_000, True, True, "created"),
         (2, 0, 2_000, True, False, "created"),
     ]
 
 
-def test_isr_timeline_tells_topics_of_one_name_apart(events_of) -> None:
-    """The second topic has other replicas; leader epochs begin at 0 again, and a change names its leader by them."""
-    events = events_of(
-        [
-            _sample(500, 1, 2),  # The journal is younger than the first topic.
-            _topic(2_000, "deleted", "A"),
-            _topic(2_000, "created", "B"),
-            _election(2_000, -1, 3, 0, (3, 4)),
-            _change(5_000, 0, (3, 4), (3,)),
-            _sample(9_000, 3, 4, in_sync=False),
-            _topic(10_000, "deleted", "B"),
-        ]
-    )
+GIVEN_TWICE = _history(
+    "given-twice",
+    _sample(500, 1, 2),  # The journal is younger than the first topic.
+    _topic(2_000, "deleted", "A"),
+    _topic(2_000, "created", "B"),
+    _election(2_000, -1, 3, 0, (3, 4)),
+    _change(5_000, 0, (3, 4), (3,)),
+    _sample(9_000, 3, 4, in_sync=False),
+    _topic(10_000, "deleted", "B"),
+)
 
-    assert _timeline(events) == [
+
+def test_isr_timeline_tells_topics_of_one_name_apart(timeline) -> None:
+    """The second topic has other replicas; leader epochs begin at 0 again, and a change names its leader by them."""
+    assert timeline(GIVEN_TWICE) == [
         (1, 500, 2_000, True, True, "first samples"),
         (2, 500, 2_000, True, False, "first samples"),
         (3, 2_000, 10_000, True, True, "created"),
