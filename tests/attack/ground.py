@@ -34,8 +34,9 @@ PAGE_LIFE_S: Final = 1.05
 class Ground:
     """A cluster that is being attacked."""
 
-    def __init__(self, attacker: Attacker, *, settles_s: float) -> None:
+    def __init__(self, attacker: Attacker, *, short: bool, settles_s: float) -> None:
         self._attacker = attacker
+        self._short = short
         self._scraped_s = 0.0
         with contextlib.ExitStack() as closing:
             self.cluster: LocalCluster = start_cluster(BROKERS, CONFIGS)
@@ -114,7 +115,7 @@ class Ground:
 
         until(is_served, otherwise="the neighbour is not served")
         try:
-            self._attacker.prepare(WARM_UP.name, short=False, scene=self.scene())
+            self._attacker.prepare(WARM_UP.name, short=self._short, scene=self.scene())
             self._attacker.attack(WARM_UP.whole.limit_s)
         except ChildLost as error:
             raise AssertionError(f"the brokers could not be warmed up: {error}") from error

@@ -132,7 +132,7 @@ class Run:
 
     def _ready_ground(self) -> Ground:
         if self._ground is None:
-            self._ground = Ground(self._attacker, settles_s=0.0 if self._short else STEADY_S)
+            self._ground = Ground(self._attacker, short=self._short, settles_s=0.0 if self._short else STEADY_S)
             self._holds = self._ground.first_holds
         return self._ground
 
