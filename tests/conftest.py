@@ -1,9 +1,10 @@
 """What all tests share: how they are spread over processes, in which order they run, and three real brokers."""
 
+import gc
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -62,6 +63,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Spreading(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect the tests without looking for garbage: half a million objects are made, and nearly all of them stay.
+
+    Later looks leave them out.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
