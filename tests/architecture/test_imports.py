@@ -1,12 +1,13 @@
 """The import contracts of pyproject.toml hold, and each of them catches a violation."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -77,35 +78,80 @@ FORMS: Final = {
 }
 
 
-def lint(root: Path) -> tuple[list[str], str]:
-    """Return the contracts that the tree in `root` breaks, and the report."""
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo", "--no-cache"]
-    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
-    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    verdicts = re.findall(r"^(.+) (KEPT|BROKEN)(?: \(.* ignored import.*\))?$", run.stdout, re.MULTILINE)
-    assert [name for name, _ in verdicts] == CONTRACTS, run.stdout + run.stderr
+# Lints whenever a line comes. Most of the command's time is its own start, and reading modules that have not changed.
+LINTER: Final = """
+import contextlib, io, json, sys
+from importlinter.cli import lint_imports
+for _ in sys.stdin:
+    with contextlib.redirect_stdout(io.StringIO()) as report:
+        status = lint_imports(no_logo=True, cache_dir="cache")
+    print(json.dumps([status, report.getvalue()]), flush=True)
+"""
+
+
+def environment(root: Path) -> dict[str, str]:
+    """Return what the linter of a tree finds."""
+    return {**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def broken_contracts(status: int, report: str) -> list[str]:
+    """Return the contracts that are broken according to a report, which names all of them."""
+    verdicts = re.findall(r"^(.+) (KEPT|BROKEN)(?: \(.* ignored import.*\))?$", report, re.MULTILINE)
+    assert [name for name, _ in verdicts] == CONTRACTS, report
     broken = [name for name, verdict in verdicts if verdict == "BROKEN"]
-    assert (run.returncode == 0) == (not broken)
-    return broken, run.stdout
+    assert (status == 0) == (not broken), f"the linter ended with {status}: {report}"
+    return broken
+
+
+class Copy:
+    """A copy of the tree in which modules may be planted, and a linter that looks at it again and again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copy(ROOT / "pyproject.toml", root)
+        self._linter = subprocess.Popen(
+            [sys.executable, "-c", LINTER],
+            cwd=root,
+            env=environment(root),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def lint(self) -> tuple[list[str], str]:
+        """Return the contracts that the copy breaks, and the report."""
+        assert self._linter.stdin is not None
+        assert self._linter.stdout is not None
+        self._linter.stdin.write("\n")
+        self._linter.stdin.flush()
+        answer = self._linter.stdout.readline()
+        assert answer, "the linter has ended; its last words are on standard error"
+        status, report = json.loads(answer)
+        return broken_contracts(status, report), report
+
+    def close(self) -> None:
+        """End the linter."""
+        self._linter.communicate()
 
 
 def test_imports_keep_all_contracts() -> None:
     """The tree as it is; the report says which import is wrong."""
-    broken, report = lint(ROOT)
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo", "--no-cache"]
+    run = subprocess.run(command, cwd=ROOT, env=environment(ROOT), capture_output=True, text=True, check=False)
 
-    assert broken == [], report
+    assert broken_contracts(run.returncode, run.stdout + run.stderr) == [], run.stdout
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     """Return a copy of the tree in which modules may be planted."""
-    root = tmp_path_factory.mktemp("tree")
-    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    shutil.copy(ROOT / "pyproject.toml", root)
-    return root
+    made = Copy(tmp_path_factory.mktemp("tree"))
+    yield made
+    made.close()
 
 
-def planted(contract: str, form: str, copy: Path) -> tuple[list[str], str]:
+def planted(contract: str, form: str, copy: Copy) -> tuple[list[str], str]:
     """Return the contracts that are broken with the violation of one planted, and the report."""
     modules = {path: FORMS[form].format(statement) for path, statement in PLANTED[contract].items()}
     targets = {
@@ -113,12 +159,12 @@ def planted(contract: str, form: str, copy: Path) -> tuple[list[str], str]:
         for text in modules.values()
         for match in re.findall(r"syncline\.(\S+)", text)
     }
-    files = {copy / "src" / "syncline" / path: text for path, text in {**targets, **modules}.items()}
+    files = {copy.root / "src" / "syncline" / path: text for path, text in {**targets, **modules}.items()}
     before = {path: path.read_text() for path in files if path.exists()}
     for path, text in files.items():
         path.write_text(before.get(path, "") + "\n" + text)
     try:
-        return lint(copy)
+        return copy.lint()
     finally:
         for path in files:
             if path in before:
@@ -128,7 +174,7 @@ def planted(contract: str, form: str, copy: Path) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_contract_catches_what_breaks_it(contract: str, copy: Path) -> None:
+def test_contract_catches_what_breaks_it(contract: str, copy: Copy) -> None:
     """A contract without an entry in `PLANTED` fails here: nothing shows that it forbids anything."""
     broken, report = planted(contract, "at the top", copy)
 
@@ -137,7 +183,7 @@ def test_contract_catches_what_breaks_it(contract: str, copy: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("contract", FIRST_OF_KIND.values())
-def test_imports_count_wherever_they_stand(contract: str, form: str, copy: Path) -> None:
+def test_imports_count_wherever_they_stand(contract: str, form: str, copy: Copy) -> None:
     """Late ones, and those for annotations: for one contract of each kind, as the kinds read the same graph."""
     broken, report = planted(contract, form, copy)
 
