@@ -1,6 +1,7 @@
 """Faults planted in the rules themselves: simulations that let them pass would prove nothing.
 
-Each must be caught within 200 seeds; the seeds run in order until one fails.
+Each must be caught within 200 seeds. They run until one fails: first the one that showed the fault once, then all in
+order.
 """
 
 import gc
@@ -40,9 +41,9 @@ def clients_are_collected() -> Iterator[None]:
     gc.collect()
 
 
-def first_caught(*marks: str, settings: RunSettings = FROM_OUTSIDE) -> list[str]:
-    """Return what is wrong with the first seed that fails by one of the checks in `marks`."""
-    for seed in range(SEEDS_MAX):
+def first_caught(*marks: str, first: int = 0, settings: RunSettings = FROM_OUTSIDE) -> list[str]:
+    """Return what is wrong with the first seed that fails by one of the checks in `marks`; `first` is the first."""
+    for seed in (first, *range(SEEDS_MAX)):
         failures = run_seed(seed, settings).failures
         if any(re.search(rf"(^|: ){mark} ", text) for text in failures for mark in marks):
             return failures
@@ -87,7 +88,7 @@ def test_keeping_the_stale_tail_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     replace_everywhere(monkeypatch, original, blind)
 
-    assert first_caught("S1", "S3")
+    assert first_caught("S1", "S3", first=4)
 
 
 def plant_epochs_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
