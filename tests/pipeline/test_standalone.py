@@ -50,8 +50,16 @@ spark.stop()
 
 
 def environment() -> dict[str, str]:
-    """Return what each process of Spark finds, and hands on to executors."""
-    spark = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": FAST_START}
+    """Return what each process of Spark finds, and hands on to executors.
+
+    If an earlier session has left an archive of Spark's classes, all JVMs take them from there.
+    """
+    from syncline.pipeline.java import java_home
+    from syncline.pipeline.session import cache_directory, class_archive_options
+
+    cache = cache_directory()
+    options = FAST_START + class_archive_options(java_home(cache), cache, leave=False)
+    spark = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": options}
     return {**os.environ, **spark}
 
 
