@@ -126,7 +126,9 @@ def test_up_goes_on_without_a_broker_whose_directory_is_bad(tmp_path: Path) -> N
         assert started.stdout.startswith("2 brokers are up: ")
         assert "broker 2 is not, and is started again and again: " in started.stderr
         assert str(bad) in started.stderr
-        shown = syncline("status", "--data", str(tmp_path)).stdout
+        status = syncline("status", "--data", str(tmp_path))
+        shown = status.stdout
+        assert status.returncode == 1
         assert f"broker 2 could not start, and is started again and again: Not a directory: {bad}" in shown
         bad.unlink()
 
@@ -196,8 +198,10 @@ def test_no_restart_leaves_a_dead_broker_dead(tmp_path: Path) -> None:
         reports = tmp_path / "up.log"
         until(lambda: f"broker 2 (process {pid}) ended with SIGKILL" in reports.read_text())
         assert "it is started again" not in reports.read_text()
-        rows = json.loads(syncline("status", "--data", str(tmp_path), "--json").stdout)["brokers"]
+        status = syncline("status", "--data", str(tmp_path), "--json")
+        rows = json.loads(status.stdout)["brokers"]
         assert {row["broker"]: row["state"] for row in rows} == {1: "running", 2: "dead"}
+        assert status.returncode == 1
     finally:
         cluster.stop()
     processes.await_none(tmp_path, 1)

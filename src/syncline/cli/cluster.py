@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,7 +75,7 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
 
 
 def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
-    """Show the processes of a running cluster."""
+    """Show the processes of a running cluster. It ends with 1 unless all of them run, as a health check does."""
     running = _running(data)
     rows = [
         {
@@ -90,7 +91,13 @@ def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) ->
     ]
     if as_json:
         print(json.dumps({"bootstrap": running.bootstrap, "supervisor_pid": running.supervisor_pid, "brokers": rows}))
-        return
+    else:
+        _show(running, rows)
+    if any(row["failure"] or row["state"] != "running" for row in rows):
+        raise typer.Exit(1)
+
+
+def _show(running: RunningCluster, rows: Sequence[Mapping[str, Any]]) -> None:
     print(f"bootstrap  {running.bootstrap}")
     for row in rows:
         metrics = f"   {row['metrics']}" if row["metrics"] else ""
