@@ -75,7 +75,7 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
 
 
 def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
-    """Show the processes of a running cluster. It ends with 1 unless all of them run, as a health check does."""
+    """Show the processes of a running cluster. It exits with 1 unless all of them are running."""
     running = _running(data)
     rows = [
         {

@@ -1,7 +1,7 @@
 """SaslAuthenticate (key 36), versions 0-2.
 
-v1 lifetime of the session, v2 flexible. No listener has SASL, so there is nothing to authenticate; a client that heard
-so in answer to its handshake never asks.
+v1 lifetime of the session, v2 flexible. No listener has SASL, so there is nothing to authenticate. The answer to the
+handshake says so, and clients then send no such request.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 KEY = ApiKey.SASL_AUTHENTICATE
 
-# Kafka's words, also where nobody was authenticated.
+# Kafka sends this text even if the client has not authenticated.
 _REFUSED: Final = "SaslAuthenticate request received after successful authentication"
 
 

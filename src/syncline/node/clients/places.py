@@ -27,7 +27,7 @@ log = logging.getLogger("syncline.node")
 CLIENT: Final = "client"
 # SO_LINGER with a time of 0: closing resets the connection.
 RESET: Final = struct.pack("ii", 1, 0)
-# At the limit each client that leaves lets another in: it is told once in this time.
+# At the limit each client that leaves lets another in, so the warning is logged at most once in this time.
 TELL_AGAIN_MS: Final = 60_000
 
 
@@ -90,7 +90,7 @@ class Places:
         self._rate = CreationRate()
         # Set while the rate of new connections is above its limit.
         self._rate_timer: asyncio.TimerHandle | None = None
-        # When it was told last that no client is accepted.
+        # When the warning that no client is accepted was last logged.
         self._told_full_ms: int | None = None
         # Connections reset for the limit of their address, and clients closed to make room for brokers.
         self.refused_count = 0

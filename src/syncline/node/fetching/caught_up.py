@@ -1,7 +1,7 @@
-"""Followers that have all records: what most of their fetches find, since each comes right after the last ones.
+"""Fetches of followers that already have all records, as most do: a follower asks right after it has stored the last.
 
-Such a fetch proves progress and waits: there is nothing to read, to limit or to judge, so that no row is made of it.
-The conditions are those under which `PartitionReader.read` finds neither records nor an error; other fetches go there.
+Such a fetch proves progress and waits. There is nothing to read, limit or judge, so it needs no row. The conditions
+are those under which `PartitionReader.read` finds neither records nor an error; that method handles all other fetches.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ def caught_up(
         if (
             leader is None
             or log.is_offline
-            # A session that a consumer opened proves nothing, whoever goes on with it.
+            # A consumer's session proves nothing, even if a later request in it claims to be a follower's.
             or not entry.is_follower
             or entry.fetch_offset != log.log_end
             or entry.last_fetched_epoch != log.epochs.latest_epoch
