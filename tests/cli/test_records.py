@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refusal, refused, run, succeed
+from tests.patience import until
 
 pytestmark = pytest.mark.process
 
@@ -172,6 +174,38 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
     os.close(writer)
     assert time.monotonic() - began_s < 3
     assert b"syncline/" not in errors, errors.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+def test_consumer_that_is_ended_leaves_its_group(
+    topic: str, at: tuple[str, str], admin: AdminClient, number: signal.Signals
+) -> None:
+    """The others of a group need not wait for its session; the exit code is that of the signal."""
+    put(topic, *at, given="one\n")
+    group = f"readers-of-{topic}"
+    process = subprocess.Popen(command("consume", topic, "-g", group, *at), env=ENVIRONMENT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"one\n"
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == 128 + number
+    assert admin.describe_consumer_groups([group])[group].result(10).members == []
+
+
+def test_producer_that_is_ended_says_what_is_acknowledged(topic: str, at: tuple[str, str]) -> None:
+    """Records that wait to be sent are sent first."""
+    reader, writer = os.pipe()
+    process = subprocess.Popen(command("produce", topic, *at), env=ENVIRONMENT, stdin=reader, stderr=subprocess.PIPE)
+    os.close(reader)
+    os.write(writer, b"one\ntwo\n")
+    until(lambda: values(topic, *at) == ["one", "two"], otherwise="no records")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    os.close(writer)
+    assert (process.returncode, errors) == (
+        128 + signal.SIGTERM,
+        b"\nsyncline: interrupted: 2 records acknowledged, 0 unknown\n",
+    )
 
 
 def test_a_file_is_read(tmp_path: Path, topic: str, at: tuple[str, str]) -> None:

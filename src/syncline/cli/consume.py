@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.signals import interruptible
+from syncline.cli.signals import interrupts
 from syncline.cli.target import (
     BootstrapOption,
     DataOption,
@@ -136,16 +136,15 @@ def consume(
             },
         )
     )
-    interruptible()
-    try:
-        _start(consumer, admin, reading, partitions, start, stop)
-        while not reading.is_done:
-            if not _show_some(consumer, reading):
-                break
-    except KeyboardInterrupt:
-        pass
-    finally:
-        consumer.close()
+    with interrupts():
+        try:
+            _start(consumer, admin, reading, partitions, start, stop)
+            while not reading.is_done:
+                if not _show_some(consumer, reading):
+                    break
+        finally:
+            # A group waits a whole session for a member that does not leave it.
+            consumer.close()
 
 
 def _number(text: str, option: str, words: tuple[str, ...]) -> str | int:

@@ -6,7 +6,7 @@ sentence names the file.
 
 Ctrl-C ends a command at once and silently, by the signal's default action: most
 commands have nothing to clean up. Those that do (`consume`, `produce`, `demo`,
-the supervisor, brokers) call `interruptible` or install a handler. Before that, a
+the supervisor, brokers) use `syncline.cli.signals` or install a handler. Before that, a
 KeyboardInterrupt could occur in the middle of an import, where no code catches
 it.
 """

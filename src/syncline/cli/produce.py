@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
-from syncline.cli.signals import interruptible
+from syncline.cli.signals import interrupts
 from syncline.cli.target import (
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -118,30 +118,15 @@ def produce(
         raise LocalClusterError("there is no standard input; name a file with --file.")
     if file is None and sys.stdin.isatty():
         print("a record per line; Ctrl-D ends", file=sys.stderr)
-    interruptible()
-    try:
-        with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as source:
-            for number, message in _messages(source, key_separator, from_json, headers, partition):
-                if not -1 <= message.partition < partitions:
-                    raise LocalClusterError(
-                        f"line {number}: topic {topic!r} has partitions 0 to {partitions - 1}, not {message.partition}."
-                    )
-                _send(producer, topic, message, outcome)
-    except LocalClusterError as error:
-        # The lines before the bad one were valid, and are produced.
+    with interrupts(), _interruption_told(producer, outcome):
+        try:
+            with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as source:
+                messages = _messages(source, key_separator, from_json, headers, partition)
+                _send_all(producer, topic, messages, partitions, outcome)
+        except OSError as error:
+            _flush(producer, outcome)
+            raise LocalClusterError(f"cannot read {file or 'standard input'}: {error.strerror}.") from None
         _flush(producer, outcome)
-        raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before that acknowledged.") from None
-    except OSError as error:
-        _flush(producer, outcome)
-        raise LocalClusterError(f"cannot read {file or 'standard input'}: {error.strerror}.") from None
-    except KeyboardInterrupt:
-        producer.flush(FLUSH_STEP_S)
-        print(
-            f"\nsyncline: interrupted: {counted(outcome.count, 'record')} acknowledged, {len(producer)} unknown",
-            file=sys.stderr,
-        )
-        raise
-    _flush(producer, outcome)
     if outcome.failures:
         total = outcome.failures + outcome.count
         hint = " A compacted topic takes no records without a key." if "INVALID_RECORD" in outcome.first_failure else ""
@@ -248,6 +233,37 @@ class Outcome:
             self._shown_s = time.monotonic()
             self._has_shown = True
             print(f"\r{self.count:,} acknowledged", end="\n" if is_last else "", file=sys.stderr, flush=True)
+
+
+def _send_all(
+    producer: Any, topic: str, messages: Iterator[tuple[int, Message]], partitions: int, outcome: Outcome
+) -> None:
+    """Produce the messages; at a line that is none, say what is acknowledged."""
+    try:
+        for number, message in messages:
+            if not -1 <= message.partition < partitions:
+                raise LocalClusterError(
+                    f"line {number}: topic {topic!r} has partitions 0 to {partitions - 1}, not {message.partition}."
+                )
+            _send(producer, topic, message, outcome)
+    except LocalClusterError as error:
+        # The lines before the bad one were valid, and are produced.
+        _flush(producer, outcome)
+        raise LocalClusterError(f"{error} {counted(outcome.count, 'record')} before that acknowledged.") from None
+
+
+@contextlib.contextmanager
+def _interruption_told(producer: Any, outcome: Outcome) -> Iterator[None]:
+    """Say what is acknowledged if a signal ends the command inside."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        producer.flush(FLUSH_STEP_S)
+        print(
+            f"\nsyncline: interrupted: {counted(outcome.count, 'record')} acknowledged, {len(producer)} unknown",
+            file=sys.stderr,
+        )
+        raise
 
 
 def _send(producer: Any, topic: str, message: Message, outcome: Outcome) -> None:

@@ -1,8 +1,9 @@
 """Signals that end a command which has something to put back first.
 
 Other commands are ended by the signal's default action (`syncline.cli.main`). One that has changed the cluster for a
-while, or is about to change it in several requests, must undo that: here the signals raise KeyboardInterrupt, so that
-`finally` and `except BaseException` run, and the command ends with the exit code that a shell shows for the signal.
+while, or is about to change it in several requests, must undo that; one in a group must leave it. Here the signals
+raise KeyboardInterrupt, so that `finally` and `except BaseException` run, and the command ends with the exit code that
+a shell shows for the signal.
 """
 
 import signal
