@@ -271,6 +271,10 @@ class Broker:
         """Delete logs whose topic the cluster no longer has: it was deleted while this broker was down."""
         delete_strays(self.logs, self.partitions, self.replicas.offline, self.clock.mono_ms())
 
+    def renew_group_logs(self) -> None:
+        """Let the oldest part of the groups' logs go where they have grown."""
+        self._groups.renew_logs()
+
     def append_no_more(self) -> None:
         """Append nothing more to the logs that this broker leads: the whole cluster is stopping."""
         self.dispatcher.refuse_produce()

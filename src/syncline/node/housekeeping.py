@@ -34,6 +34,7 @@ def start_housekeeping(broker: "Broker", clock: Clock, every: Every) -> None:
     every("checkpoints", config.log_flush_offset_checkpoint_interval_ms, lambda: _checkpoint(broker))
     every("append-times", config.lag_append_times_flush_interval_ms, broker.logs.save_append_times)
     every("retention", config.log_retention_check_interval_ms, lambda: _apply_retention(broker, clock))
+    every("group-logs", config.log_retention_check_interval_ms, broker.renew_group_logs)
     every("sweep", SWEEP_INTERVAL_MS, lambda: _sweep(broker, clock))
     clients = broker.dispatcher.clients
     every("connections", clients.sweep_interval_ms, clients.sweep)

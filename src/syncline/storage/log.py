@@ -156,6 +156,11 @@ class PartitionLog:
         return self._segments.first.base_offset
 
     @property
+    def active_base_offset(self) -> Offset:
+        """The base offset of the segment that grows."""
+        return self._segments.active.base_offset
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first, for tools and tests; callers must not change them."""
         return tuple(self._segments)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import OFFSETS_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from syncline.model.ids import OFFSETS_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from syncline.model.metadata import BrokerChanged, BrokerRecord, MetadataImage, PartitionRecord, TopicCreated
 from syncline.node.api import (
     api_08_offset_commit,
@@ -28,7 +28,7 @@ from syncline.node.groups.coordinator import GroupCoordinator
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.serving.request import Request, Steps
-from syncline.records.batch import BatchHeader, crc_matches, stamp
+from syncline.records.batch import BatchHeader, crc_matches, iterate, stamp
 from syncline.virtual.time.clock import VirtualClock
 from syncline.virtual.time.loop import VirtualLoop
 from syncline.wire.codec import decode_response, encode_request, request_type
@@ -61,7 +61,10 @@ class MemoryPartition:
         self.is_leader = True
         self.log = b""
         self.high_watermark = 0
+        self.log_start = 0
         self.log_end = 0
+        # Where the last segment that no longer grows ends.
+        self.finished_end = 0
         self.is_committing = True
         self.refusal = ErrorCode.NONE
         # The disk fails with the next append: what waits gets the verdict inside it.
@@ -110,14 +113,27 @@ class MemoryPartition:
         for _, base_offset, done in waiting:
             done(error, base_offset)
 
-    async def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
+    async def read_committed_batches(self, from_offset: int, end: int | None = None) -> AsyncIterator[bytes]:
         """Yield the log once it is committed."""
         assert from_offset == 0
         await self.committed.wait()
         if not self.is_leader:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.log:
-            yield self.log
+        for position, header in iterate(self.log, 0, len(self.log)):
+            if self.log_start <= header.base_offset and (end is None or header.base_offset < end):
+                await asyncio.sleep(0)
+                yield self.log[position : position + header.size_bytes]
+
+    def finished_segments(self) -> tuple[int, Offset]:
+        """Return the segments up to where the test says that they no longer grow."""
+        batches = [header for _, header in iterate(self.log, 0, len(self.log))]
+        finished = [each.size_bytes for each in batches if self.log_start <= each.base_offset < self.finished_end]
+        return sum(finished), Offset(self.finished_end)
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Let go of the records below `offset`."""
+        assert self.log_start <= offset <= self.high_watermark, f"{offset} is no log start"
+        self.log_start = offset
 
 
 class StandInBroker:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from syncline.model.errors import ErrorCode, RequestError
+from syncline.node.partitions.led_log import LedLog
 from syncline.storage.pages.cached_pages import WANTED
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import batch
@@ -123,7 +124,7 @@ async def test_partition_reads_its_committed_past_when_it_becomes_leader(world: 
     await (await world.client(2)).produce("t", batch())
 
     async def load() -> list[bytes]:
-        return [chunk async for chunk in world.partition(2).read_committed_batches(3)]
+        return [chunk async for chunk in LedLog(world.partition(2)).read_committed_batches(3)]
 
     chunks = await world.as_broker(2, load())
 
@@ -135,7 +136,7 @@ async def test_partition_reads_its_committed_past_when_it_becomes_leader(world: 
 async def test_partition_stops_reading_its_past_when_it_does_not_lead(world: World) -> None:
     """The batches of another leader's term are left to that leader."""
     await world.topic(replicas=(1, 2))
-    reading = world.partition(2).read_committed_batches(0)
+    reading = LedLog(world.partition(2)).read_committed_batches(0)
 
     with pytest.raises(RequestError) as refused:
         await asyncio.ensure_future(anext(reading))

@@ -37,6 +37,7 @@ from syncline.core.groups.records import CommittedOffset, GroupRecordError, is_s
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import OFFSETS_TOPIC
+from syncline.node.groups.log_renewal import LogRenewals
 from syncline.node.groups.offsets_topic import OffsetsTopic
 from syncline.node.groups.port import GroupsHost
 from syncline.node.groups.replay import replay
@@ -65,6 +66,7 @@ class GroupCoordinator:
         self._terms: dict[int, Term] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self.renewals = LogRenewals(host, self._active_terms)
 
     def became_leader(self, partition_index: int, leader_epoch: int) -> None:
         """Take over the groups of a partition, or continue their term under a new leader epoch."""

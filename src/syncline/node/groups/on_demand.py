@@ -17,6 +17,7 @@ from syncline.node.loop.tasks import Tasks
 from syncline.node.metadata.cluster_view import ClusterView
 from syncline.node.metadata.live_configs import LiveConfigs
 from syncline.node.metadata.topic_creation import TopicCreation
+from syncline.node.partitions.led_log import LedLog
 from syncline.node.partitions.partition import Partition
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ class GroupsOnDemand:
         if self._coordinator is not None:
             self._coordinator.topics_deleted(names)
 
+    def renew_logs(self) -> None:
+        """Let the oldest part of the groups' logs go where they have grown."""
+        if self._coordinator is not None:
+            self._coordinator.renewals.begin()
+
     def close(self) -> None:
         """Close the coordinator, if there is one."""
         if self._coordinator is not None:
@@ -105,9 +111,10 @@ class GroupsOnDemand:
         """Return the cluster's metadata as of now."""
         return self._cluster.image
 
-    def partition(self, topic: str, partition: int, /) -> Partition | None:
+    def partition(self, topic: str, partition: int, /) -> LedLog | None:
         """Return this broker's replica; None if it hosts none."""
-        return self._partitions.get(TopicPartition(topic, partition))
+        found = self._partitions.get(TopicPartition(topic, partition))
+        return None if found is None else LedLog(found)
 
     def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
         """Run `work` as a task that the broker owns and cancels."""

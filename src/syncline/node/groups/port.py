@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from syncline.core.groups.watch import CommitWatch
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
+from syncline.model.ids import Offset
 from syncline.model.metadata import MetadataImage
 from syncline.node.clock import Clock
 
@@ -21,14 +22,24 @@ class OffsetsPartition(Protocol):
     def is_leader(self) -> bool:
         """Return whether this broker leads the partition."""
 
+    @property
+    def log_end(self) -> int:
+        """Return the offset of the next record."""
+
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append as leader; `done(code, base offset)` once, in log order, when the high watermark has passed it.
 
         With an error, a base offset of -1 means that nothing was appended; any other, that the log may keep it.
         """
 
-    def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
-        """Yield chunks of whole batches up to the log end at the start of this leadership, once it is committed."""
+    def read_committed_batches(self, from_offset: int, end: int | None = None) -> AsyncIterator[bytes]:
+        """Yield chunks of whole batches up to `end`, or the log end at the start of this leadership, once committed."""
+
+    def finished_segments(self) -> tuple[int, Offset]:
+        """Return the bytes of the readable part of the segments that no longer grow, and where they end."""
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Let go of the records below `offset`. Raises `RequestError` unless they are committed."""
 
 
 class MemberMemory(Protocol):

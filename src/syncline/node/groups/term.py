@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from syncline.core.groups.groups import GroupShard
 from syncline.core.groups.messages import AnyReply, Effect, Instant, Persist, Reply, Ticket
+from syncline.core.groups.renewal import Renewal
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import OFFSETS_TOPIC
 from syncline.node.groups.port import GroupsHost
@@ -74,6 +75,10 @@ class Term:
         self.phase = Phase.LOADING
         # Topics that were deleted while the log was being read.
         self.deleted_topics: dict[str, None] = {}
+        # Hears which keys are written while the oldest part of the log is copied (`log_renewal.py`).
+        self.renewal: Renewal | None = None
+        # What the last renewal copied.
+        self.copied_bytes = 0
         self._host = host
         # Called with the partition when it is unknown whether the log keeps a write.
         self._on_doubt = on_doubt
@@ -187,6 +192,8 @@ class Term:
         now_ms = self._host.clock.wall_ms()
         for record in effect.records:
             builder.append(now_ms, record.key, record.value)
+            if self.renewal is not None:
+                self.renewal.written(record.key)
         partition.append_internal(builder.build(), done)
 
     def _written(self, write_id: int, error: ErrorCode, base_offset: int) -> None:
@@ -199,6 +206,9 @@ class Term:
             log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, self.index, error.name)
             self._on_doubt(self.index)
             return
+        if error:
+            # The keys of this write have no newer record.
+            self.renewal = None
         self.act(lambda shard, at: shard.persisted(write_id, error, at))
 
     def check_invariants(self) -> None:

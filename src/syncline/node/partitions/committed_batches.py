@@ -1,4 +1,4 @@
-"""Reading a led partition back up to the start of this leadership: how the group coordinator loads its state."""
+"""Reading a led partition back: how the group coordinator loads its state, and renews its log."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,15 +38,17 @@ class ReplicaToRead(Protocol):
         """Call `waiter.decided` when everything below `required_offset` is committed, or can no longer be."""
 
 
-async def committed_batches(replica: ReplicaToRead, from_offset: int) -> AsyncIterator[bytes]:
-    """Yield the batches from `from_offset` up to the start of this leadership, each chunk of whole batches.
+async def committed_batches(replica: ReplicaToRead, from_offset: int, end: int | None = None) -> AsyncIterator[bytes]:
+    """Yield the batches from `from_offset` up to `end`, or to the start of this leadership, in chunks of whole ones.
 
     Waits until all of it is committed. Raises `RequestError` if this broker loses the leadership meanwhile.
     """
     leader = replica.leader
     if leader is None:
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    epoch, end = leader.leader_epoch, leader.epoch_start_offset
+    epoch = leader.leader_epoch
+    if end is None:
+        end = leader.epoch_start_offset
     if replica.high_watermark < end:
         committed = asyncio.get_running_loop().create_future()
         replica.wait(end, _CommitWaiter(committed), 0, 0)

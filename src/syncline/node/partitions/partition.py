@@ -11,7 +11,7 @@ Offsets count records; `log_end` and `high_watermark` are exclusive.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, assert_never
 from uuid import UUID
 
@@ -41,7 +41,6 @@ from syncline.node.clock import Clock
 from syncline.node.counting.counters import Counters
 from syncline.node.counting.disk_watch import NOTABLE_MS, DiskWatch
 from syncline.node.metadata.live_configs import LiveConfigs
-from syncline.node.partitions.committed_batches import committed_batches
 from syncline.node.partitions.internal_append import append_internal
 from syncline.node.partitions.log_settings import log_settings
 from syncline.node.probe import Probe
@@ -456,10 +455,3 @@ class Partition:
         assert leader.log_end == log.log_end, f"{self}: its leader knows the log end {leader.log_end}"
         offsets = [entry[0] for entry in self._waiting]
         assert offsets == sorted(offsets), f"{self.key}: waiters out of order: {offsets}"
-
-    def read_committed_batches(self, from_offset: int) -> AsyncIterator[bytes]:
-        """Yield the batches from `from_offset` up to this leader's start, each chunk of whole batches.
-
-        Waits until all of it is committed. Raises `RequestError` if this broker loses the leadership meanwhile.
-        """
-        return committed_batches(self, from_offset)

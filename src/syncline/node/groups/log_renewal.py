@@ -1,0 +1,135 @@
+"""Renewing the logs of the offsets topic, one after the other, when they have grown.
+
+`core/groups/renewal.py` decides what is copied; this module reads, appends and lets the log start move. Retention
+removes the segments, here and on the followers, which learn the log start from their fetches.
+
+What is easy to break: between the answer of `take` and the append nothing may be awaited, or a write of the
+coordinator could come between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from syncline.core.groups.records import GroupRecord
+from syncline.core.groups.renewal import Renewal
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import OFFSETS_TOPIC
+from syncline.node.groups.port import GroupsHost, OffsetsPartition
+from syncline.node.groups.replay import batches_in_turns
+from syncline.node.groups.term import Phase, Term
+from syncline.records.builder import BatchBuilder
+from syncline.records.errors import DecodeError
+from syncline.storage.errors import StorageError
+
+log = logging.getLogger("syncline.groups")
+
+# A renewal pays once the finished segments hold this many times what the one before had to copy.
+GROWTH: Final = 2
+BYTES_PER_WRITE_MAX: Final = 16 << 10
+
+
+class _GivenUpError(Exception):
+    """The term has ended, or one of its writes has failed: the log stays as it is."""
+
+
+class LogRenewals:
+    """Renews the logs of all partitions of the offsets topic that a broker leads."""
+
+    def __init__(self, host: GroupsHost, terms: Callable[[], Sequence[Term]]) -> None:
+        self._host = host
+        self._terms = terms
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Renew the logs that have grown, unless that is under way."""
+        if not self._is_under_way and any(map(self._is_due, self._terms())):
+            self._is_under_way = True
+            self._host.spawn(self._renew_all())
+
+    def _is_due(self, term: Term) -> bool:
+        partition = self._host.partition(OFFSETS_TOPIC, term.index)
+        if partition is None or not partition.is_leader or term.phase is not Phase.ACTIVE:
+            return False
+        finished_bytes, _ = partition.finished_segments()
+        return finished_bytes > GROWTH * term.copied_bytes
+
+    async def _renew_all(self) -> None:
+        try:
+            for term in self._terms():
+                if self._is_due(term):
+                    await self._renew(term)
+        finally:
+            self._is_under_way = False
+
+    async def _renew(self, term: Term) -> None:
+        partition = self._host.partition(OFFSETS_TOPIC, term.index)
+        assert partition is not None, f"{term!r} has no log"
+        finished_bytes, begin = partition.finished_segments()
+        # From here on the term names the keys that it writes; what it appended before lies below this end.
+        term.renewal, end = Renewal(begin), partition.log_end
+        try:
+            count = await self._copy(term, partition, term.renewal, end)
+            partition.raise_log_start(begin)
+        except _GivenUpError:
+            return
+        except (RequestError, DecodeError, StorageError, OSError) as error:
+            log.info("the log of groups of %s-%s is not renewed: %s", OFFSETS_TOPIC, term.index, error)
+            return
+        finally:
+            term.renewal = None
+        log.info(
+            "%s records of groups of %s-%s were copied, so that what lies below offset %s can go (%s bytes)",
+            count,
+            OFFSETS_TOPIC,
+            term.index,
+            begin,
+            finished_bytes,
+        )
+
+    async def _copy(self, term: Term, partition: OffsetsPartition, renewal: Renewal, end: int) -> int:
+        """Return how many records were copied and committed."""
+        async with aclosing(batches_in_turns(partition.read_committed_batches(0, end))) as batches:
+            async for records in batches:
+                _check(term, renewal)
+                for record in records:
+                    if record.key is not None:
+                        renewal.read(record.offset, record.key, record.value)
+        count = copied_bytes = 0
+        while copies := _next_copies(term, renewal):
+            copied_bytes += await self._append(partition, copies)
+            count += len(copies)
+        _check(term, renewal)
+        term.copied_bytes = copied_bytes
+        return count
+
+    async def _append(self, partition: OffsetsPartition, copies: Sequence[GroupRecord]) -> int:
+        """Append copies at once, wait until they are committed, and return their bytes."""
+        builder = BatchBuilder()
+        now_ms = self._host.clock.wall_ms()
+        for key, value in copies:
+            builder.append(now_ms, key, value)
+        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(code: ErrorCode, _base_offset: int) -> None:
+            if not committed.done():
+                committed.set_result(code)
+
+        partition.append_internal(builder.build(), done)
+        code = await committed
+        # With the second the high watermark has passed the copies, though on few replicas.
+        if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            raise RequestError(code)
+        return builder.size_bytes
+
+
+def _next_copies(term: Term, renewal: Renewal) -> tuple[GroupRecord, ...]:
+    _check(term, renewal)
+    return renewal.take(BYTES_PER_WRITE_MAX)
+
+
+def _check(term: Term, renewal: Renewal) -> None:
+    if term.phase is not Phase.ACTIVE or term.renewal is not renewal:
+        raise _GivenUpError

@@ -1,0 +1,257 @@
+"""Renewal of the offsets topic's logs: the oldest part goes, and no group loses anything."""
+
+import asyncio
+import random
+
+import pytest
+
+from syncline.model.errors import ErrorCode
+from syncline.model.ids import OFFSETS_TOPIC
+from syncline.storage.log import PartitionLog
+from syncline.wire.api import ApiKey
+from tests.node.groups.stand_in import MemoryPartition, StandInBroker
+from tests.node.groups.test_coordinator import beat, commit, committed, play, stable_member
+from tests.node.lag.groups import commit as commit_offsets
+from tests.node.lag.groups import commit_with, coordinator_of
+from tests.node.world import World
+
+
+async def renewed(broker: StandInBroker, partition: MemoryPartition) -> None:
+    """Renew the log as if all of it lay in segments that no longer grow."""
+    partition.finished_end = partition.log_end
+    broker.groups.renewals.begin()
+    await asyncio.sleep(1)
+
+
+async def taken_over(broker: StandInBroker, group_id: str = "g") -> None:
+    """Let another term read what is left of the log."""
+    index = broker.groups.partition_of(group_id)
+    broker.groups.resigned(index)
+    broker.groups.became_leader(index, 1)
+    await asyncio.sleep(1)
+
+
+def test_offsets_and_members_survive_the_records_that_held_them() -> None:
+    """A member goes on with its generation."""
+
+    async def story(broker: StandInBroker) -> None:
+        member_id = await stable_member(broker)
+        for offset in range(20):
+            await broker.call(
+                ApiKey.OFFSET_COMMIT,
+                6,
+                group_id="g",
+                generation_id_or_member_epoch=1,
+                member_id=member_id,
+                group_instance_id=None,
+                retention_time=-1,
+                topics=[_row(offset)],
+            )
+            await commit(broker, offset, group_id="other")
+        for group_id in ("g", "other"):
+            partition = broker.led(group_id)
+            end = partition.log_end
+            await renewed(broker, partition)
+            assert partition.log_start == end
+            # What the group agreed on, unless it has no members, and its offset.
+            assert partition.log_end == end + (2 if group_id == "g" else 1)
+            await taken_over(broker, group_id)
+            assert await committed(broker, group_id) == (0, 19)
+        assert (await beat(broker, member_id)).error_code == 0
+
+    play(story)
+
+
+def _row(offset: int) -> dict[str, object]:
+    return {
+        "name": "t",
+        "partitions": [
+            {
+                "partition_index": 0,
+                "committed_offset": offset,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+        ],
+    }
+
+
+def test_nothing_is_copied_of_a_group_that_was_deleted() -> None:
+    """Its records and its tombstones go together."""
+
+    async def story(broker: StandInBroker) -> None:
+        await commit(broker, 7)
+        await broker.call(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])
+        partition = broker.led()
+        end = partition.log_end
+        await renewed(broker, partition)
+        assert (partition.log_start, partition.log_end) == (end, end)
+        await taken_over(broker)
+        assert await committed(broker) == (0, -1)
+
+    play(story)
+
+
+def test_a_commit_that_comes_meanwhile_is_newer_than_the_copy() -> None:
+    """Commits come before and after each step of a renewal."""
+
+    async def story(broker: StandInBroker) -> None:
+        for offset in range(10):
+            await commit(broker, offset)
+        partition = broker.led()
+        partition.finished_end = partition.log_end
+        broker.groups.renewals.begin()
+        for offset in range(10, 40):
+            await commit(broker, offset)
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        assert partition.log_start == partition.finished_end
+        await taken_over(broker)
+        assert await committed(broker) == (0, 39)
+
+    play(story)
+
+
+def test_the_log_stays_when_a_write_fails_meanwhile() -> None:
+    """The key that it would have written has no newer record then."""
+
+    async def story(broker: StandInBroker) -> None:
+        await commit(broker, 7)
+        partition = broker.led()
+        partition.finished_end = partition.log_end
+        broker.groups.renewals.begin()
+        await asyncio.sleep(0)
+        partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        refused = await commit(broker, 8)
+        partition.refusal = ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert refused.topics[0].partitions[0].error_code != 0
+        assert partition.log_start == 0
+        await taken_over(broker)
+        assert await committed(broker) == (0, 7)
+
+    play(story)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_the_log_stays_when_the_leadership_ends_meanwhile(after: int) -> None:
+    """Copies that are in the log do no harm; the next leader's log decides."""
+
+    async def story(broker: StandInBroker) -> None:
+        await commit(broker, 7)
+        partition = broker.led()
+        partition.finished_end = partition.log_end
+        partition.is_committing = False
+        broker.groups.renewals.begin()
+        for _ in range(after):
+            await asyncio.sleep(0)
+        broker.groups.resigned(broker.groups.partition_of("g"))
+        partition.commit()
+        await asyncio.sleep(1)
+        assert partition.log_start == 0
+        await taken_over(broker)
+        assert await committed(broker) == (0, 7)
+
+    play(story)
+
+
+def test_a_log_is_renewed_when_it_has_grown_enough() -> None:
+    """What has to be copied again and again must be less than half of what goes."""
+
+    async def story(broker: StandInBroker) -> None:
+        await commit(broker, 1)
+        partition = broker.led()
+        await renewed(broker, partition)
+        first = partition.log_start
+        await renewed(broker, partition)
+        assert first == partition.log_start, "one record would be copied in place of one"
+        for offset in range(8):
+            await commit(broker, offset)
+        await renewed(broker, partition)
+        assert partition.log_start > first
+
+    play(story)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_acknowledged_last_counts_whatever_comes_between(seed: int) -> None:
+    """Commits, deletions, refused and slow writes, renewals and other terms, in any order."""
+
+    async def story(broker: StandInBroker) -> None:
+        dice, partition, expected = random.Random(seed), broker.led(), -1
+        for number in range(120):
+            step = dice.choice(["commit"] * 5 + ["delete", "refuse", "slow", "term"] + ["renew"] * 3)
+            if step == "commit":
+                assert not (await commit(broker, number)).topics[0].partitions[0].error_code
+                expected = number
+            elif step == "delete":
+                await broker.call(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])
+                expected = -1
+            elif step == "refuse":
+                partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+                assert (await commit(broker, number)).topics[0].partitions[0].error_code
+                partition.refusal = ErrorCode.NONE
+            elif step == "slow":
+                partition.is_committing = False
+                waiting = commit(broker, number)
+                await asyncio.sleep(dice.choice((0, 0.01)))
+                partition.is_committing = True
+                partition.commit()
+                assert not (await waiting).topics[0].partitions[0].error_code
+                expected = number
+            elif step == "term":
+                await taken_over(broker)
+            else:
+                partition.finished_end = dice.randint(partition.log_start, partition.log_end)
+                broker.groups.renewals.begin()
+            for _ in range(dice.randrange(4)):
+                await asyncio.sleep(0)
+            if step == "term":
+                assert await committed(broker) == (0, expected)
+        assert partition.log_start > 0
+        await taken_over(broker)
+        assert await committed(broker) == (0, expected)
+
+    play(story)
+
+
+@pytest.mark.brokers(3, log_retention_check_interval_ms=2_000)
+async def test_every_replica_lets_the_oldest_segments_go_and_the_next_coordinator_knows_all(world: World) -> None:
+    """Real logs: the log stays small however often a group commits, and what was committed once is still there."""
+    await world.topic()
+    await world.topic(OFFSETS_TOPIC, replicas=(1, 2, 3), cleanup_policy="compact", internal_segment_bytes=16_384)
+    coordinator = await coordinator_of(world, "often")
+    await commit_offsets(world, coordinator, "once", {("t", 0): 7})
+    await commit_offsets(world, coordinator, "gone", {("t", 0): 8})
+    client = await world.client(coordinator)
+    await client.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["gone"])
+    for _ in range(4):
+        for offset in range(150):
+            await commit_with(client, "often", {("t", 0): offset})
+        await world.later(5)
+
+    await world.until(lambda: all(_log(world, each).first_base_offset > 400 for each in world.living()))
+    assert [_log(world, each).size_bytes < 4 * 16_384 for each in world.living()] == [True] * 3
+    world.kill(coordinator)
+    successor = await coordinator_of(world, "often")
+    found = {each: await offset_of(world, successor, each) for each in ("often", "once", "gone")}
+
+    assert successor != coordinator
+    assert found == {"often": 149, "once": 7, "gone": -1}
+
+
+def _log(world: World, broker_id: int) -> PartitionLog:
+    return world.partition(broker_id, OFFSETS_TOPIC).log
+
+
+async def offset_of(world: World, broker_id: int, group_id: str) -> int:
+    """Return what a group has committed of t-0."""
+    client = await world.client(broker_id)
+    answer = await client.ask(
+        ApiKey.OFFSET_FETCH,
+        7,
+        group_id=group_id,
+        topics=[{"name": "t", "partition_indexes": [0]}],
+        require_stable=False,
+    )
+    return int(answer.topics[0].partitions[0].committed_offset)
