@@ -81,12 +81,12 @@ class LogRenewals:
         finally:
             term.renewal = None
         log.info(
-            "%s records of groups of %s-%s were copied, so that what lies below offset %s can go (%s bytes)",
-            count,
+            "groups of %s-%s: what lies below offset %s can go, %s bytes; records that count and were copied: %s",
             OFFSETS_TOPIC,
             term.index,
             begin,
             finished_bytes,
+            count,
         )
 
     async def _copy(self, term: Term, partition: OffsetsPartition, renewal: Renewal, end: int) -> int:
