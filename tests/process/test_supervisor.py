@@ -59,9 +59,17 @@ def test_supervisor_starts_a_dead_broker_again(shared: LocalCluster) -> None:
     shared.kill(1)
     assert await_other_pid(shared, 1, old_pid) != old_pid
     shown = syncline("status", "--data", str(shared.directory)).stdout
-    assert "broker 1 has died once since the cluster was up, last at " in shown
+    assert "broker 1 has ended once since the cluster was up, last at " in shown
     assert shown.splitlines()[-1].endswith(": SIGKILL")
     assert shared.running.client_ports == ports
+
+
+def test_broker_that_is_stopped_alone_is_said_to_have_ended_in_good_order(shared: LocalCluster) -> None:
+    """Somebody has sent it SIGTERM, as for a rolling restart; its supervisor starts it again."""
+    old_pid = shared.pids[2]
+    os.kill(old_pid, signal.SIGTERM)
+    assert await_other_pid(shared, 2, old_pid) != old_pid
+    assert syncline("status", "--data", str(shared.directory)).stdout.splitlines()[-1].endswith(": a clean stop")
 
 
 def test_status_shows_every_process(shared: LocalCluster) -> None:

@@ -109,7 +109,7 @@ def _show(running: RunningCluster, rows: Sequence[Mapping[str, Any]]) -> None:
         if broker_id not in running.failures:
             how_often = "once" if times == 1 else f"{times} times"
             when = time_of_day(last_at_ms)
-            print(f"broker {broker_id} has died {how_often} since the cluster was up, last at {when}: {last}")
+            print(f"broker {broker_id} has ended {how_often} since the cluster was up, last at {when}: {last}")
 
 
 def broker(

@@ -372,7 +372,7 @@ class Supervisor:
             self._start_reported(child)
         # One that served could start: what ended it since, such as its disk, does not concern the others.
         has_served, child.serving = child.serving, False
-        how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+        how = _how_it_ended(exit_code)
         reason = f"{how}: {child.failure}" if child.failure else how
         if not self._announced and ((exit_code > 0 and not has_served) or not self._spec.restart):
             self._could_not_start(child, exit_code, child.failure or f"it ended with {how}")
@@ -477,3 +477,9 @@ def still_starting(layout: Layout, who: str) -> str:
     """Return the message about a start that takes long."""
     words = layout.last_words()
     return f"still waiting for {who}; logs are in {layout.logs}{f', the last line: {words}' if words else ''}"
+
+
+def _how_it_ended(exit_code: int) -> str:
+    if exit_code < 0:
+        return signal.Signals(-exit_code).name
+    return f"exit code {exit_code}" if exit_code else "a clean stop"
