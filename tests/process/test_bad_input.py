@@ -221,7 +221,7 @@ def test_a_request_that_drips_in_byte_by_byte_is_answered(broker: LocalCluster) 
         slow.socket.sendall(frame[index : index + 1])
         began_s = time.monotonic()
         assert isinstance(api_versions(quick), Answer)
-        assert time.monotonic() - began_s < 0.5
+        assert time.monotonic() - began_s < 2
         time.sleep(0.01)
     assert isinstance(slow.receive(ApiKey.API_VERSIONS, 3, ENOUGH_MS), Answer)
     slow.close()
