@@ -155,14 +155,12 @@ class Faults:
         if kind not in KINDS:
             raise LocalClusterError(f"there is no fault {kind!r}. Known: {', '.join(KINDS)}.")
         entry = KINDS[kind]
+        unknown = [name for name in given if name not in OPTIONS]
+        if unknown:
+            raise LocalClusterError(f"faults have no option {unknown[0]!r}. Known: {', '.join(OPTIONS)}.")
         for_s = given.get("for_s")
-        if for_s is not None and for_s <= 0:
-            raise LocalClusterError(f"a fault lasts for more than 0 s, not {for_s:g}.")
-        if for_s is not None and not for_s <= DURATION_MS_MAX / 1_000:
-            raise LocalClusterError(f"a fault lasts for at most {DURATION_MS_MAX // 1_000} s, not {for_s:g}.")
-        delay_s = given.get("delay_s")
-        if delay_s is not None and not delay_s <= DELAY_MS_MAX / 1_000:
-            raise LocalClusterError(f"a delay is at most {DELAY_MS_MAX // 1_000} s, not {delay_s:g}.")
+        _check_seconds(for_s, "a fault lasts for", DURATION_MS_MAX)
+        _check_seconds(given.get("delay_s"), "a delay is", DELAY_MS_MAX)
         if PAUSE_ID.fullmatch(given.get("fault_id", "")):
             raise LocalClusterError(f"{given['fault_id']!r} is the id of a pause of that broker, use another one.")
         topic, partition = given.get("topic"), given.get("partition")
@@ -285,6 +283,18 @@ class Faults:
 
     def _of_process(self, broker_id: int, fault: ProcessFault) -> Fault:
         return Fault(fault.row["id"], fault.row["kind"], {broker_id: fault.row}, self, fault.is_recorded)
+
+
+def _check_seconds(seconds: object, what: str, ms_max: int) -> None:
+    """Raise LocalClusterError unless this is a number of seconds, more than none and at most `ms_max`; None is well."""
+    if seconds is None:
+        return
+    if not isinstance(seconds, int | float):
+        raise LocalClusterError(f"{what} a number of seconds, not {seconds!r}.")
+    if seconds <= 0:
+        raise LocalClusterError(f"{what} more than 0 s, not {seconds:g}.")
+    if not seconds <= ms_max / 1_000:
+        raise LocalClusterError(f"{what} at most {ms_max // 1_000} s, not {seconds:g}.")
 
 
 def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
