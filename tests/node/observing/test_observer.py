@@ -2,7 +2,9 @@
 
 import pytest
 
+from syncline.model.errors import ErrorCode
 from syncline.model.events import Event, Observation, Watermark
+from tests.node.test_elections import PREFERRED, elect
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -127,6 +129,31 @@ async def test_beats_tell_which_way_a_line_is_cut(world: World, ways: str) -> No
     assert bool(by_leader.evidence["beats_heard"]) == (ways == "to the follower")
     assert bool(by_follower.evidence["beats_heard"]) == (ways == "to the leader")
     assert ears.last("leader-silent", follower).phase == "end"
+
+
+@observed
+async def test_leader_is_missed_since_it_is_followed_again(world: World) -> None:
+    """Guards: silent "since" it had died long before, although nobody had followed it meanwhile.
+
+    Nobody connects to a broker that leads nothing, so nobody finds out that it is back.
+    """
+    follower, leader = two_others(world)
+    await world.topic(replicas=(leader, follower))
+    world.kill(leader)
+    await world.until(lambda: world.partition(follower).is_leader)
+    await world.start(leader)
+    await world.until(lambda: len(world.partition(follower).isr) == 2)
+    await world.later(20)
+    ears = Ears(world)
+    world.network.cut(f"broker-{follower}", f"broker-{leader}")
+    assert await elect(await world.client(controller_of(world)), PREFERRED) is ErrorCode.NONE
+    await world.later(3)
+    missed = ears.of("leader-silent", follower)[0]
+    world.network.heal(f"broker-{follower}", f"broker-{leader}")
+    await world.later(3)
+
+    assert (missed.subject, missed.phase) == (leader, "begin")
+    assert missed.lasted_ms <= 3_000
 
 
 @observed

@@ -137,6 +137,8 @@ class LeaderFetcher:
         key = _key(partition)
         follower = partition.follower
         assert follower is not None, f"{partition} does not follow"
+        if not self._partitions:
+            self.connection.wanted_again()
         self._partitions[key] = partition
         self._logs.begin(key, partition)
         effects = follower.follow(
