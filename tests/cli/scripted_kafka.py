@@ -289,6 +289,8 @@ class ScriptedKafka:
                     {**_unexpected(broker, name), "resource_type": kind, "resource_name": name, "configs": ()}
                 )
                 continue
+            # A broker without a value of its own has that of all brokers, whose name is "".
+            of_all = self.configs.get((BROKER, ""), {}) if kind == BROKER else {}
             own = dict(self.configs.get((kind, name), {}))
             if kind == BROKER and self.owns_throttles:
                 own.setdefault("replication.quota.mode", "strict")
@@ -297,12 +299,12 @@ class ScriptedKafka:
                     "name": key,
                     "value": value,
                     "read_only": False,
-                    "config_source": 1 if kind == TOPIC else 2,
+                    "config_source": 1 if kind == TOPIC else 2 if key in own else 3,
                     "is_sensitive": False,
                     "synonyms": (),
                     "documentation": None,
                 }
-                for key, value in own.items()
+                for key, value in {**of_all, **own}.items()
                 if key in each.configuration_keys
             ]
             results.append({**NONE, "resource_type": kind, "resource_name": name, "configs": entries})

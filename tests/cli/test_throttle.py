@@ -32,6 +32,23 @@ def test_clear_tells_what_was_set_and_nothing_else(serve: Serve) -> None:
     assert not any(kafka.configs.values())
 
 
+def test_clear_says_that_a_rate_for_all_brokers_stays(serve: Serve) -> None:
+    """Guards: "nothing was set", while that rate went on to hold replicas back."""
+    kafka = serve()
+    kafka.configs = {(BROKER, ""): {LEADER_RATE: "1000"}, (BROKER, "2"): {FOLLOWER_RATE: "500"}}
+    stays = f"{LEADER_RATE}=1000 is set for all brokers and stays: `syncline configs alter broker all --unset"
+
+    first = at(kafka, "throttle", "clear", "--brokers", "1,2").splitlines()
+    second = at(kafka, "throttle", "clear", "--brokers", "all").splitlines()
+    as_json = json.loads(at(kafka, "throttle", "clear", "--brokers", "all", "--json"))
+
+    assert first[0] == f"broker 2: {FOLLOWER_RATE} removed"
+    assert [line.split(f" {LEADER_RATE}`")[0] for line in first[1:]] == [stays]
+    assert second == first[1:]
+    assert as_json["stays_for_all_brokers"] == {LEADER_RATE: 1000}
+    assert at(kafka, "throttle", "clear", "--brokers", "1", "--role", "receiving") == "nothing was set\n"
+
+
 def test_clear_says_that_nobody_tells_the_rates_of_a_broker_that_is_down(serve: Serve) -> None:
     """Syncline removes them all the same."""
     kafka = serve(brokers=(1, 2, 4), owns_throttles=True)

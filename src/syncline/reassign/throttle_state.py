@@ -128,6 +128,11 @@ def _removal(broker: int, name: str, rate: Rate) -> str:
     """Return what removes a rate."""
     if rate.source == "broker":
         return f"{_CLEAR} --brokers {broker}` removes it"
+    return removal_from_all(name)
+
+
+def removal_from_all(name: str) -> str:
+    """Return what removes a rate that is set for all brokers."""
     return f"`syncline configs alter broker all --unset {name}` removes it from all"
 
 

@@ -292,7 +292,9 @@ def _check_replicas(state: "ClusterState", topics: Sequence[str], replicas: str)
 
 
 def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
-    """Print what was removed; a broker that is down cannot say what it had."""
+    """Print what was removed, and what stays in force; a broker that is down cannot say what it had."""
+    from syncline.reassign.throttle_state import removal_from_all
+
     lists = {
         topic: {name: before.lists[topic][name] for name in names if name in before.lists.get(topic, {})}
         for topic, names in changes["lists"].items()
@@ -307,14 +309,24 @@ def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool,
         for broker in changes["brokers"]
     }
     unread = [broker for broker in changes["brokers"] if broker in before.unread]
+    stays = {
+        name: rate.bytes_per_s
+        for broker in changes["brokers"]
+        for name, rate in before.rates.get(broker, {}).items()
+        if name in changes["rates"] and rate.source == "cluster"
+    }
     if as_json:
         was_set = {"lists": lists, "rates": rates, "unread_brokers": unread}
-        print(json.dumps({**changes, "was_set": was_set, "is_dry_run": is_dry}))
+        print(json.dumps({**changes, "was_set": was_set, "stays_for_all_brokers": stays, "is_dry_run": is_dry}))
         return
     removed = "would be removed" if is_dry else "removed"
     lines = [f"topic {topic}: {name} {removed}" for topic, names in lists.items() for name in names]
     lines += [f"broker {broker}: {name} {removed}" for broker, names in rates.items() for name in names]
     lines += [f"broker {broker}: {removed} if it had a rate; it is down and cannot say" for broker in unread]
+    lines += [
+        f"{name}={bytes_per_s} is set for all brokers and stays: {removal_from_all(name)}"
+        for name, bytes_per_s in stays.items()
+    ]
     say(*(lines or ["nothing was set"]))
 
 
