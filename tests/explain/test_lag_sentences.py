@@ -228,6 +228,17 @@ def test_group_that_has_read_everything_is_told_in_one_sentence() -> None:
     )
 
 
+def test_partition_that_was_judged_has_not_too_few_commits_to_judge() -> None:
+    """Guards: "1 partition has too few commits yet to judge its status", and then that it is STOP."""
+    now_ms = appended_ms(0) + 10 * MINUTE_MS
+    stopped = partition(0, [50], 100, now_ms)
+    stopped = stopped._replace(verdict=stopped.verdict._replace(complete=0.1))
+
+    assert stopped.verdict.status is GroupStatus.STOP
+    assert "too few commits" not in group(stopped)[0]
+    assert group(stopped)[1].startswith("t-0 is STOP: ")
+
+
 def test_lag_of_a_group_that_never_commits_is_not_known() -> None:
     """Guards: it was told to have read everything."""
     now_ms = appended_ms(0) + 10 * MINUTE_MS

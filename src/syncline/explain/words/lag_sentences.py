@@ -37,7 +37,10 @@ def tell(
     else:
         head = [wording.GROUP_READ.format(group=group, status=verdict.status.name)]
     uncommitted = sum(row.committed is None for row, _ in partitions)
-    incomplete = sum(each.complete < 1 for row, each in partitions if row.committed is not None)
+    # A partition in trouble was judged, however few commits it has.
+    incomplete = sum(
+        each.complete < 1 and each.status is GroupStatus.OK for row, each in partitions if row.committed is not None
+    )
     if uncommitted:
         head.append(wording.WITHOUT_COMMITS.format(partitions=count(uncommitted)))
     if incomplete:
