@@ -223,8 +223,17 @@ def test_unknown_log_level_is_refused_by_its_name(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(ENVIRONMENT, "SYNCLINE_LOG_LEVEL", "loud")
 
     said = refused("up", "--data", str(tmp_path), "--brokers", "1", "--port", "0", "--detach")
-    assert "the environment variable SYNCLINE_LOG_LEVEL is LOUD, and may be DEBUG, INFO," in said
+    assert "the environment variable SYNCLINE_LOG_LEVEL is 'loud', and may be DEBUG, INFO," in said
     assert "Traceback" not in (tmp_path / "logs" / "broker-1.log").read_text()
+
+
+def test_empty_log_level_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: "is , and may be DEBUG, ..." after `SYNCLINE_LOG_LEVEL= syncline up`."""
+    monkeypatch.setitem(ENVIRONMENT, "SYNCLINE_LOG_LEVEL", "")
+
+    succeed("up", "--data", str(tmp_path), "--brokers", "1", "--port", "0", "--detach")
+    succeed("down", "--data", str(tmp_path))
+    assert " INFO broker-1 " in (tmp_path / "logs" / "broker-1.log").read_text()
 
 
 def test_broker_may_open_as_many_files_as_its_user(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ class BrokerProcess:
     def run(self) -> int:
         """Serve until a signal stops it; return the exit code."""
         keep_files_private()
-        level = os.environ.get(LEVEL_NAME, "INFO").upper()
+        # An empty variable is an unset one.
+        named = os.environ.get(LEVEL_NAME) or "INFO"
+        level = named.upper()
         logging.basicConfig(
             level=level if level in LEVELS else "INFO",
             format=f"%(asctime)s %(levelname)s broker-{self._broker_id} %(message)s",
@@ -126,7 +128,7 @@ class BrokerProcess:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             if level not in LEVELS:
-                raise ConfigError(f"the environment variable {LEVEL_NAME} is {level}, and may be {', '.join(LEVELS)}")
+                raise ConfigError(f"the environment variable {LEVEL_NAME} is {named!r}, and may be {', '.join(LEVELS)}")
             if uvloop is not None:
                 loop = uvloop.new_event_loop()
                 asyncio.set_event_loop(loop)
