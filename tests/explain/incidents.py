@@ -71,6 +71,23 @@ def broker_stopped_at_once() -> Witnesses:
     ]
 
 
+@incident(Cause.STOPPED, 2)
+def cluster_started_after_it_stopped() -> Witnesses:
+    """Nobody could journal the stop. The first broker that serves leads alone, until the others have registered."""
+    why = Why(Reason.CAUGHT_UP_WITH_METADATA, {})
+    clean = Why(Reason.REGISTERED_AFTER_CLEAN_STOP, {})
+    return [
+        sample(2, 0, 10),
+        state(1, 4_900, "registered", clean),
+        state(1, 5_000, "unfenced", why),
+        elected(-1, 1, 5_000, why),
+        left(2, 5_000, 0, rule="fencing", why=why),
+        state(2, 5_020, "registered", clean),
+        state(2, 5_100, "unfenced", why),
+        joined(2, 5_400),
+    ]
+
+
 @incident(Cause.FOLLOWER_PAUSED, 2)
 def follower_paused() -> Witnesses:
     """Its own report of the stall explains all silences about it."""

@@ -119,6 +119,13 @@ def words(incident: object) -> str:
             id="stopped",
         ),
         pytest.param(
+            incidents.cluster_started_after_it_stopped,
+            "Replica 2 left the ISR of flights-3 at 5: its broker did not serve yet when controller 3 elected a"
+            " leader. Cause: the broker stopped in good order (broker 2). Broker 2 had stopped in good order, and its"
+            " next process registered at 5.02.",
+            id="started",
+        ),
+        pytest.param(
             incidents.burst_in_messages_mode, "Clients wrote up to 150,000 records in one interval", id="burst"
         ),
         pytest.param(incidents.follower_came_back_empty, "reached offset 90,000 of 90,000", id="empty-log"),

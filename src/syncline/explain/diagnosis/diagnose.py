@@ -174,8 +174,11 @@ class _Effects:
             # The fenced broker may have led until then.
             leader = self._leader_at(change.ts_ms - CLOCKS_MS)
         unfit = decided_kind(reason, change.evidence)
+        stopped = self._stopped_before(replica, change.ts_ms) if reason is Reason.CAUGHT_UP_WITH_METADATA else None
         if unfit is not None:
             cause, condition = self._causes.of_decision(replica, unfit, change.ts_ms)
+        elif stopped is not None:
+            cause, condition = Cause.STOPPED, stopped
         else:
             cause, condition = self._causes.of_absence(replica, leader, begin_ms, change.ts_ms, is_fenced=is_fenced)
         if condition is None:
@@ -192,6 +195,18 @@ class _Effects:
             numbers,
             self._causes.beside(condition, begin_ms, change.ts_ms),
         )
+
+    def _stopped_before(self, broker: int, at_ms: int) -> Condition | None:
+        """Return that the process of a broker before this one stopped in good order, if it said so on registering.
+
+        After a stop of the whole cluster only that tells of the stop: nobody could journal it. The first broker that
+        serves is elected alone, while the others still register.
+        """
+        registered = [each for each in self._history.states if each.subject == broker and each.state == "registered"]
+        last = next((each for each in reversed(registered) if each.ts_ms <= at_ms), next(iter(registered), None))
+        if last is None or last.reason is not Reason.REGISTERED_AFTER_CLEAN_STOP:
+            return None
+        return Condition(Kind.STOPPED, broker, last.ts_ms, last.ts_ms, numbers={"unreported": True})
 
     def _read_in_decision(self, change: IsrChange, replica: int, numbers: Mapping[str, Json]) -> Condition | None:
         """Return the leader's slow read that the decision's own evidence shows, if it took long enough."""

@@ -27,6 +27,8 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
         case Kind.GONE:
             back = wording.NEXT_PROCESS.format(end=end) if condition.is_over else wording.NO_NEXT_PROCESS
             return [wording.GONE.format(broker=broker, begin=begin, back=back)]
+        case Kind.STOPPED if numbers.get("unreported"):
+            return [wording.STOPPED_BEFORE.format(broker=broker, end=end)]
         case Kind.STOPPED:
             return [wording.STOPPED.format(broker=broker, begin=begin)]
         case Kind.STALL if numbers.get("inferred"):

@@ -13,7 +13,7 @@ from syncline.explain.words import wording
 from syncline.explain.words.evidence import evidence_against, evidence_for
 from syncline.explain.words.phrases import Show, count, listed, reason_in_words, span, title_of
 from syncline.model.events import Election, IsrChange, Json, Reassignment, TopicChange, Truncation, Watermark
-from syncline.model.reasons import UNFIT, reason_of
+from syncline.model.reasons import UNFIT, Reason, reason_of
 
 # Name the time of a proposal if the controller took longer than this to answer it.
 SLOW_ANSWER_MS: Final = 500
@@ -145,6 +145,8 @@ def _left(finding: Finding, event: IsrChange, left: str, show: Show) -> list[str
         return [wording.LEFT_IN_ELECTION.format(left=left, elected=elected, reason=_reason(event.evidence))]
     if event.rule == REASSIGNMENT_RULE:
         return [wording.LEFT_REASSIGNED.format(left=left, reason=_reason(event.evidence))]
+    if event.rule == "fencing" and reason_of(event.evidence.get("reason")) is Reason.CAUGHT_UP_WITH_METADATA:
+        return [wording.LEFT_ABSENT.format(left=left, controller=event.broker)]
     if event.rule == "fencing" and finding.cause is Cause.STOPPED:
         return [wording.LEFT_STOPPING.format(left=left, controller=event.broker)]
     if event.rule == "fencing" and reason_of(event.evidence.get("reason")) in UNFIT:

@@ -97,6 +97,7 @@ LEFT_IN_ELECTION: Final = "{left}: the controller elected {elected}, outside the
 LEFT_REASSIGNED: Final = "{left}: it is no replica any more ({reason})."
 LEFT_STOPPING: Final = "{left}: it announced its stop to controller {controller}."
 LEFT_UNFIT: Final = "{left}: controller {controller} took it out ({reason})."
+LEFT_ABSENT: Final = "{left}: its broker did not serve yet when controller {controller} elected a leader."
 LEFT_FENCED: Final = "{left}: controller {controller} fenced it ({reason})."
 LEFT_BEHIND: Final = "{left}: it was {behind} records behind, more than replica.lag.max.messages {most}."
 LEFT_LATE: Final = (
@@ -199,6 +200,7 @@ GONE: Final = "Broker {broker}'s process ended at {begin}: its connections broke
 NEXT_PROCESS: Final = "; its next process registered at {end}"
 NO_NEXT_PROCESS: Final = "; no other process has registered since"
 STOPPED: Final = "Broker {broker} announced its stop at {begin}."
+STOPPED_BEFORE: Final = "Broker {broker} had stopped in good order, and its next process registered at {end}."
 PAUSE_INFERRED: Final = (
     "Since {begin} neither the controller nor other replicas have received anything from broker {broker}, though its "
     "process is not known to be gone; its own report is not here yet."
