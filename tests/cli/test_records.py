@@ -75,6 +75,8 @@ def test_bytes_that_are_no_text_pass_unchanged(make_topic: Callable[..., str], a
     ("options", "lines", "complaint"),
     [
         (("-k", ":"), "a:b\nnone\n", "line 2 has no separator ':'. 1 record before that acknowledged."),
+        (("-k", ""), "a:b\n", "--key-separator takes one character or more, not ''."),
+        (("-k", ":", "--json-input"), "{}\n", "leave --key-separator out."),
         (("--json-input",), "{\n", "line 1 is not JSON"),
         (("--json-input",), "[" * 100_000, "line 1 is not JSON"),
         (("--json-input",), "[]", "line 1 is not a JSON object"),

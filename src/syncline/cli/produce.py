@@ -96,6 +96,10 @@ def produce(
 
     _check(acks, "--acks", ACKS)
     _check(compression, "--compression", COMPRESSIONS)
+    if key_separator == "":
+        raise LocalClusterError("--key-separator takes one character or more, not ''.")
+    if key_separator is not None and from_json:
+        raise LocalClusterError('--json-input has the key in "key": leave --key-separator out.')
     headers: list[tuple[str, bytes | None]] = [
         (name, os.fsencode(value)) for name, value in parse_pairs(header, "--header").items()
     ]
@@ -299,7 +303,7 @@ def _messages(
     partition: int,
 ) -> Iterator[tuple[int, Message]]:
     """Return a record per line, with the line's number."""
-    separator = os.fsencode(key_separator) if key_separator else None
+    separator = None if key_separator is None else os.fsencode(key_separator)
     for number, raw in enumerate(source, start=1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if from_json:
