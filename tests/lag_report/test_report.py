@@ -51,7 +51,7 @@ def test_l26_report_names_the_group_that_reads_from_the_disk() -> None:
     )
     assert words.residence(facts, advice) == "With 100 MB/s written, a page stays for 5 min 33 s."
     assert words.blame(facts, advice) == (
-        "Group B makes 100 % of the misses; without it, 65.7 kB would serve 99 % of the rest."
+        "Group B makes 100 % of the misses; without it, 65.5 kB would serve 99 % of the rest."
     )
 
 
@@ -59,7 +59,7 @@ def test_words_of_what_is_enough_or_impossible() -> None:
     """All in memory; enough; no memory suffices; nobody reads."""
     tail = told(buckets=[[TAIL, 1, GB]], readers=[], hit_bytes=GB, miss_bytes=0)
     assert words.verdict(*tail) == "Broker 1 serves all reads from its page cache of 40 GB."
-    assert words.need(*tail) == "To serve 99 % of the reads from memory, this broker needs 65.9 kB, which it has."
+    assert words.need(*tail) == "To serve 99 % of the reads from memory, this broker needs 65.5 kB, which it has."
     assert words.blame(*tail) == ""
     beyond = BYTES.first_exponent + BYTES.bound_count
     assert words.need(*told(buckets=[[TAIL, 1, 9 * GB], [beyond, 1, GB]], readers=[])) == (

@@ -104,6 +104,20 @@ def test_pages_that_were_dropped_are_out_of_reach_of_memory() -> None:
     assert 524_288 <= enough_bytes <= 1_048_576 * (1 + 0.1 * R / W) + 2
 
 
+def test_more_memory_is_never_needed_for_a_smaller_share() -> None:
+    """Guards: 39 kB for 90 % and 33 kB for 99 %, where far more was read than written: misses then take the room."""
+    counted = Weighted(BYTES)
+    counted.note(20_000, 1_000)
+    demand = Demand(292.0, 834.0, Measured(counted))
+    needed = [memory_for(demand, share) for share in (0.5, 0.9, 0.95, 0.99, 1.0)]
+    sizes = [memory_bytes for memory_bytes in needed if memory_bytes is not None]
+
+    assert sizes == sorted(sizes)
+    assert len(sizes) == len(needed)
+    for memory_bytes, share in zip(sizes, (0.5, 0.9, 0.95, 0.99, 1.0), strict=True):
+        assert hit_ratio(demand, memory_bytes, with_pollution=True).hit_ratio >= share - 1e-6
+
+
 def test_measured_distances_are_right_to_a_bucket() -> None:
     """The same demand, drawn and counted in powers of two: as good as half the memory at least, as twice at most."""
     counted = Weighted(BYTES)

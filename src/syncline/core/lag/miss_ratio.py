@@ -20,7 +20,7 @@ Source: KIP-489 (its purpose); Mattson's stack distances.
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import ceil, inf, log2
 from typing import Final, NamedTuple, Protocol
 
 from syncline.core.lag.buckets import Weighted
@@ -133,9 +133,11 @@ def curve(demand: Demand, memories_bytes: Sequence[float], *, with_pollution: bo
 
 
 def memory_for(demand: Demand, wanted_hit_ratio: float) -> float | None:
-    """Return the memory with which a share of all bytes is served from it, pollution included; None if none suffices.
+    """Return the least memory that serves a share of all bytes, pollution included; None if none suffices.
 
-    The distance within which that share lies, made larger by what misses add to what is written.
+    The distance within which that share lies, made larger by what misses add to what is written. Where much more is
+    read than written, misses may add so much that less memory serves an even larger share: bounds of buckets further
+    away are looked at, too, between which nothing takes less than both of them.
     """
     assert 0 <= wanted_hit_ratio <= 1, f"a hit ratio of {wanted_hit_ratio}"
     within = demand.distances.share_within
@@ -147,8 +149,15 @@ def memory_for(demand: Demand, wanted_hit_ratio: float) -> float | None:
         low, high = (low, middle) if within(middle) >= wanted_hit_ratio else (middle, high)
     if not demand.written_bytes_per_s:
         return high
-    missed_bytes_per_s = demand.read_bytes_per_s * (1 - wanted_hit_ratio)
-    return high * (demand.written_bytes_per_s + missed_bytes_per_s) / demand.written_bytes_per_s
+    least_bytes = high * (1 + demand.read_bytes_per_s * (1 - wanted_hit_ratio) / demand.written_bytes_per_s)
+    further_bytes = 2.0 ** ceil(log2(high))
+    while further_bytes < least_bytes:
+        misses = 1 - within(further_bytes)
+        least_bytes = min(
+            least_bytes, further_bytes * (1 + demand.read_bytes_per_s * misses / demand.written_bytes_per_s)
+        )
+        further_bytes *= 2
+    return least_bytes
 
 
 def misses_by_reader(
