@@ -54,8 +54,8 @@ class LeaderConnection:
         self._sent_at_ms = 0
         self._watchdog: asyncio.TimerHandle | None = None
         self._is_closed = False
-        # Since when the leader has not answered, or cannot be reached; None while it answers. While nobody wants a
-        # connection this may be any time of the past: nobody asks the leader then, and `wanted_again` counts anew.
+        # Since when the leader has not answered, or cannot be reached; None while it answers. A leader from which no
+        # partition is fetched is not asked, so this may lie far in the past; `wanted_again` counts anew.
         self._unanswered_since_ms: int | None = surroundings.clock.mono_ms()
         self._beats_sent = 0
         # Beats of the leader over earlier connections.
@@ -86,7 +86,7 @@ class LeaderConnection:
         return None if self._is_closed else self._unanswered_since_ms
 
     def wanted_again(self) -> None:
-        """Count silence from now on: since nobody wanted a connection, nobody found out whether the leader answers."""
+        """Count silence from now on: the leader was not asked while no partition was fetched from it."""
         if self._unanswered_since_ms is not None and not self._is_in_flight:
             self._unanswered_since_ms = self._surroundings.clock.mono_ms()
 
