@@ -431,6 +431,53 @@ def test_deleted_log_is_not_missing(
     assert reopened(disk, settings).damaged == {}
 
 
+def test_log_whose_files_were_removed_is_not_missing(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """The process ended soon after the sweep, long before the next checkpoint was due."""
+    append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    directory.delete(KEY, 0)
+    for now_ms in (10_000, 20_000):
+        deque(directory.sweep(now_ms), maxlen=0)
+        disk.pump()
+    names = [name for name in disk.list("/data") if str(KEY) in name]
+
+    assert names == []
+    assert reopened(disk, settings).damaged == {}
+
+
+def test_files_that_fill_the_disk_are_removed_although_no_checkpoint_can_be_written(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that waits for room must not keep what would make some."""
+    append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    directory.delete(KEY, 0)
+    monkeypatch.setattr(directory, "checkpoint_recovery_points", lambda **_: None)
+    for now_ms in (10_000, 20_000):
+        deque(directory.sweep(now_ms), maxlen=0)
+        disk.pump()
+
+    assert [name for name in disk.list("/data") if str(KEY) in name] == []
+
+
+def test_log_whose_deletion_was_finished_by_a_start_is_not_missing_at_the_next_one(
+    disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
+) -> None:
+    """The process between the two wrote no checkpoint of its own accord."""
+    append(log)
+    log.flush()
+    directory.checkpoint_recovery_points(later=False)
+    directory.delete(KEY, 0)
+    next_disk = RecordingDisk(disk.image.copy(), boot="boot-2")
+    open_directory(next_disk, settings)
+
+    assert reopened(next_disk, settings, boot="boot-3").damaged == {}
+
+
 def test_directory_whose_name_only_resembles_a_partitions_is_left_alone(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, settings: LogSettings
 ) -> None:

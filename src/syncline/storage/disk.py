@@ -191,3 +191,8 @@ def sync_for_good(file: File) -> None:
         file.sync()
     except OSError as error:
         raise BrokenFileError(error.errno, f"the sync failed: {error.strerror}", file.path) from error
+
+
+def parent_of(path: str) -> str:
+    """Return the directory that contains `path`."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")

@@ -10,7 +10,8 @@
     <topic>-<partition>/                 a log; with the suffix `-delete` a deleted one, with `-aside` a damaged one
 
 One hard idea: a checkpoint must never promise more than the logs hold. So a recovery point is lowered on the disk
-before the log is cut, and a new partition under an old name first removes the old one's entries from the files.
+before the log is cut, a new partition under an old name first removes the old one's entries from the files, and so does
+the removal of a deleted log: an entry without a directory stands for a lost one.
 
 Offsets as in `log.py`; times are milliseconds. Source: KAFKA-10471, KAFKA-16541.
 """
@@ -34,22 +35,21 @@ from syncline.storage.checkpoints.formats import (
 )
 from syncline.storage.checkpoints.last_life import LastLife
 from syncline.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
-from syncline.storage.disk import Disk, Lock
+from syncline.storage.disk import Disk, Lock, parent_of
 from syncline.storage.errors import DamagedLogError, StorageError, is_refusal, storage_error
 from syncline.storage.log import PartitionLog
 from syncline.storage.pages.written import Written
-from syncline.storage.recovery.aside import NAME_CHARACTERS_MAX, AsideLog, AsideLogs
+from syncline.storage.recovery.aside import AsideLog, AsideLogs
 from syncline.storage.recovery.damage import ADVICE, Circumstances
 from syncline.storage.recovery.damage_note import NOTE_FILE, DamageNote, read_note, write_note
 from syncline.storage.recovery.recover import Recovered, recover
-from syncline.storage.removal.graveyard import Graveyard
+from syncline.storage.removal.graveyard import DELETE_SUFFIX, Graveyard, name_for_deletion
 from syncline.storage.settings import LogSettings
 
 LOCK_FILE: Final = ".lock"
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
-DELETE_SUFFIX: Final = "-delete"
 # What an operator can do about a checkpoint that cannot be read.
 CHECKPOINT_ADVICE: Final = (
     "Put a good copy of it there; or move the broker's directory away: the broker then fetches all logs from other "
@@ -165,6 +165,9 @@ class LogDirectory:
             elif (key := _partition_of(name)) is not None:
                 self._load_log(key, directory, settings(key.topic), may_lack_writes=life.may_lack_writes)
         self._find_missing(names)
+        if any(name.endswith(DELETE_SUFFIX) for name in names):
+            with contextlib.suppress(OSError):
+                self._forget_gone_logs(later=False)
         life.logs_are_loaded()
 
     def _find_missing(self, names: Sequence[str]) -> None:
@@ -374,14 +377,7 @@ class LogDirectory:
         self.aside.forget(log)
 
     def _rename_to_delete(self, directory: str, due_ms: int, *, sync: bool = True) -> None:
-        name = directory.rpartition("/")[2]
-        number = 0
-        while True:
-            tail = f".{number}{DELETE_SUFFIX}"
-            target = f"{self.path}/{name[: NAME_CHARACTERS_MAX - len(tail)]}{tail}"
-            if not self._disk.exists(target):
-                break
-            number += 1
+        target = name_for_deletion(self._disk, directory)
         try:
             self._disk.rename(directory, target)
             self._graveyard.add(target, due_ms)
@@ -389,7 +385,7 @@ class LogDirectory:
             if sync:
                 self._save_names()
         except OSError as error:
-            raise storage_error(error, f"Cannot delete {name} in {self.path}") from error
+            raise storage_error(error, f"Cannot delete {directory}") from error
 
     def _save_names(self) -> bool:
         """Make names of deleted directories safe; return False if that was refused for now. Raises OSError."""
@@ -406,13 +402,20 @@ class LogDirectory:
     def sweep(self, now_ms: int) -> Iterator[None]:
         """Have workers remove the files of deleted partitions that are due, one by one: gigabytes take long.
 
-        Not before the names are safe: a power cut must not leave half of a log under its old name.
+        Not before the names are safe: a power cut must not leave half of a log under its old name. Not before the next
+        sweep if recovery points have to be forgotten: the next start would miss their logs.
         """
         if not self._save_names():
             return
-        for path in self._graveyard.take_due(now_ms):
+        for path in self._graveyard.take_due(now_ms, self._forget_gone_logs):
             self._disk.run_later(partial(self._disk.remove_tree, path), partial(self._swept, path, now_ms))
             yield
+
+    def _forget_gone_logs(self, *, later: bool = True) -> bool:
+        """Remove recovery points of deleted logs from the disk; return whether there are any. Raises OSError."""
+        if has_any := self._recovery_points.has_others(self.logs, self.damaged):
+            self.checkpoint_recovery_points(later=later)
+        return has_any
 
     def _swept(self, path: str, now_ms: int, outcome: object) -> None:
         if isinstance(outcome, Exception):
@@ -484,11 +487,6 @@ class LogDirectory:
         for log in self.logs.values():
             log.close()
         self._lock.release()
-
-
-def parent_of(path: str) -> str:
-    """Return the directory that contains `path`."""
-    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def _partition_of(name: str) -> TopicPartition | None:

@@ -7,7 +7,7 @@ ones, so questions about the disk look at both.
 Units: offsets, as in `log.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from syncline.model.ids import Offset, TopicPartition
 from syncline.storage.checkpoints.formats import CheckpointFile, decode_offsets, encode_offsets
@@ -39,6 +39,10 @@ class OffsetCheckpoint:
     def is_on_disk(self, key: TopicPartition) -> bool:
         """Return whether the file may have an entry above 0 for the partition."""
         return self._arrived.get(key, 0) > 0 or self._written.get(key, 0) > 0
+
+    def has_others(self, *known: Container[TopicPartition]) -> bool:
+        """Return whether an entry above 0 is surely on the disk for a partition that is in none of `known`."""
+        return any(offset > 0 and not any(key in each for each in known) for key, offset in self._arrived.items())
 
     def write(self, offsets: dict[TopicPartition, Offset], kept: Mapping[TopicPartition, str], *, later: bool) -> None:
         """Replace the entries; keep those of the `kept` partitions."""
