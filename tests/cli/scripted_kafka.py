@@ -56,6 +56,8 @@ class ScriptedKafka:
     usable_bytes: dict[int, int] = field(default_factory=dict)
     # For how long each broker says that it has moved nothing; Apache Kafka's say nothing.
     nothing_moved_ms: int | None = None
+    # Topics that are in the metadata still, and deleted when their configurations are asked for.
+    deleted: set[str] = field(default_factory=set)
     # Brokers that take requests for sizes, and answer none.
     silent: set[int] = field(default_factory=set)
     on_silence: Callable[["ScriptedKafka"], None] | None = None
@@ -288,6 +290,10 @@ class ScriptedKafka:
                 results.append(
                     {**_unexpected(broker, name), "resource_type": kind, "resource_name": name, "configs": ()}
                 )
+                continue
+            if kind == TOPIC and name in self.deleted:
+                gone = {"error_code": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "error_message": None}
+                results.append({**gone, "resource_type": kind, "resource_name": name, "configs": ()})
                 continue
             # A broker without a value of its own has that of all brokers, whose name is "".
             of_all = self.configs.get((BROKER, ""), {}) if kind == BROKER else {}

@@ -60,6 +60,18 @@ def test_clear_says_that_nobody_tells_the_rates_of_a_broker_that_is_down(serve: 
     assert kafka.settings(LEADER_RATE) == {}
 
 
+def test_topic_that_is_deleted_meanwhile_has_no_lists(serve: Serve) -> None:
+    """The other topics are shown."""
+    kafka = serve()
+    kafka.replicas[TopicPartition("bar", 0)] = (1, 2)
+    kafka.configs = {(TOPIC, "foo"): {LEADER_LIST: "0:1"}}
+    kafka.deleted = {"bar"}
+
+    shown = json.loads(at(kafka, "throttle", "show", "--json"))
+
+    assert [each["topic"] for each in shown["lists"]] == ["foo"]
+
+
 def test_list_of_replicas_that_there_are_not_is_refused(serve: Serve) -> None:
     """A partition that the topic has not, a broker that the cluster has not; one that is down has a replica."""
     kafka = serve(brokers=(1, 2, 4))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from syncline.cli.cluster_configs import BROKER, DELETE, SET
 from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
 from syncline.local.layout import LocalClusterError
+from syncline.model.errors import ErrorCode
 from syncline.reassign.cluster_state import ClusterState
 from syncline.reassign.throttle_state import LISTS, QUOTA_MODE, RATES, Rate, Throttles
 from syncline.wire.api import ApiKey
@@ -149,11 +150,13 @@ def _described(
         answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, fields)
     else:
         answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_CONFIGS, fields)
-    for result in answer.results:
+    # A topic may be deleted after the cluster was read: then it has none.
+    results = [each for each in answer.results if int(each.error_code) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    for result in results:
         refuse_errors(
             f"cannot read the configurations of {result.resource_name!r}", int(result.error_code), result.error_message
         )
-    return {str(result.resource_name): result.configs for result in answer.results}
+    return {str(result.resource_name): result.configs for result in results}
 
 
 def _alter(
