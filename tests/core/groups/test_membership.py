@@ -884,3 +884,30 @@ def test_join_with_a_name_too_long_to_store_is_refused() -> None:
 
     assert driver.joined(driver.join(client_id="c" * 32_767)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.joined(driver.join(instance="i" * 32_731)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_group_tells_since_when_it_rebalances_whoever_has_asked() -> None:
+    """Both phases are one rebalance; a member that joins meanwhile prolongs it, and begins none."""
+    driver = GroupDriver()
+    (first,) = driver.stable(1)
+    described = [_rebalances_since_ms(driver)]
+    driver.advance(1_000)
+    began_ms = driver.at.wall_ms
+    second, _ = driver.new_member()
+    driver.advance(500)
+    described.append(_rebalances_since_ms(driver))
+    driver.join(first)
+    driver.advance(500)
+    described.append(_rebalances_since_ms(driver))
+    assert driver.state() == "CompletingRebalance"
+    for member_id in (second, first):
+        driver.sync(member_id, driver.generation(), {} if member_id == first else None)
+    described.append(_rebalances_since_ms(driver))
+
+    assert described == [None, began_ms, began_ms, None]
+
+
+def _rebalances_since_ms(driver: GroupDriver) -> int | None:
+    found = driver.shard.describe(GROUP)
+    assert found is not None
+    return found.rebalances_since_ms

@@ -7,7 +7,7 @@ from syncline.core.groups.messages import GroupDescription, GroupState, MemberDe
 from syncline.core.lag.rows import Reader
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import TopicPartition
-from syncline.node.lag.members import ASSIGNMENT_BYTES_MAX, NO_MEMBERS, Members, Rebalances, members_of
+from syncline.node.lag.members import ASSIGNMENT_BYTES_MAX, NO_MEMBERS, Members, members_of
 from tests.node.lag.groups import assignment
 
 
@@ -27,6 +27,7 @@ class _Groups:
             protocol_type="consumer",
             protocol_name="range",
             members=tuple(self._members),
+            rebalances_since_ms=None,
         )
 
     def list_groups(self) -> Sequence[GroupDescription]:
@@ -70,23 +71,3 @@ def test_strange_assignments_are_members_without_partitions() -> None:
 def test_group_that_nobody_can_tell_of_has_no_members() -> None:
     """Its coordinator is still reading the log."""
     assert _members_of(None) == NO_MEMBERS
-
-
-def test_rebalance_lasts_since_it_was_seen_first() -> None:
-    """Both phases are one rebalance; a group that is gone leaves nothing."""
-    rebalances = Rebalances()
-
-    seen = [
-        rebalances.seen("g", state, now_ms)
-        for state, now_ms in (
-            (GroupState.STABLE, 1_000),
-            (GroupState.PREPARING_REBALANCE, 2_000),
-            (GroupState.COMPLETING_REBALANCE, 2_500),
-            (GroupState.STABLE, 3_000),
-            (GroupState.PREPARING_REBALANCE, 4_000),
-        )
-    ]
-    rebalances.keep_only([])
-
-    assert seen == [None, 0, 500, None, 0]
-    assert rebalances.seen("g", GroupState.PREPARING_REBALANCE, 9_000) == 0

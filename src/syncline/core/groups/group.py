@@ -22,7 +22,7 @@ from typing import Final
 
 from syncline.core.groups.member import Member, restored
 from syncline.core.groups.member_bytes import MemberBytes
-from syncline.core.groups.messages import GroupDescription, GroupState, JoinedMember, Protocol
+from syncline.core.groups.messages import REBALANCES, GroupDescription, GroupState, JoinedMember, Protocol
 from syncline.core.groups.records import GroupRecordError, StoredGroup, subscribed_topics
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE
@@ -47,6 +47,8 @@ class Group:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = wall_ms
+        # Since when it rebalances, None while it does not.
+        self.rebalances_since_ms: int | None = None
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -204,6 +206,10 @@ class Group:
         assert state in _MOVES[self.state], f"{self.group_id} moves from {self.state.value} to {state.value}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms
+        if state not in REBALANCES:
+            self.rebalances_since_ms = None
+        elif self.rebalances_since_ms is None:
+            self.rebalances_since_ms = wall_ms
 
     def begin_generation(self, *, wall_ms: int) -> None:
         """Close the generation: its members are those of the group now."""
@@ -242,6 +248,7 @@ class Group:
             protocol_type=self.protocol_type or "",
             protocol_name=protocol_name or "",
             members=tuple(member.described(protocol_name) for member in self.members.values()),
+            rebalances_since_ms=self.rebalances_since_ms,
         )
 
     def stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:

@@ -233,6 +233,7 @@ class GroupShard:
                 protocol_type=group.protocol_type or "",
                 protocol_name="",
                 members=(),
+                rebalances_since_ms=group.rebalances_since_ms,
             )
             for group in self._groups.values()
             if group.is_visible

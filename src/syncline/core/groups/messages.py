@@ -16,7 +16,7 @@ and `wall_ms` Unix time (what is stored).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from syncline.core.groups.records import GroupRecord
 from syncline.model.errors import ErrorCode
@@ -41,6 +41,10 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+# Both phases of a rebalance.
+REBALANCES: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
 
 
 class Protocol(NamedTuple):
@@ -224,6 +228,8 @@ class GroupDescription(Immutable):
     protocol_type: str
     protocol_name: str
     members: tuple[MemberDescription, ...]
+    rebalances_since_ms: int | None
+    """By the wall clock; None while the group does not rebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -30,7 +30,7 @@ from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
 from syncline.node.lag.group_readers import assignments_of, fetching_members
 from syncline.node.lag.leaders import AnsweredEnds, Answers, Leaders
-from syncline.node.lag.members import DescribesGroups, Members, Rebalances, members_of
+from syncline.node.lag.members import DescribesGroups, Members, members_of
 from syncline.node.lag.read_positions import ReaderPosition
 from syncline.node.metadata.cluster_view import ClusterView
 from syncline.node.metadata.live_configs import LiveConfigs
@@ -115,7 +115,6 @@ class GroupLag:
         self._ends = ends
         self._leaders = leaders
         self._groups = groups
-        self._rebalances = Rebalances()
         self._ticked_ms: int | None = None
         # The group of which pages are being read, and since when.
         self._paged: tuple[MeasuredGroup, int] | None = None
@@ -191,7 +190,6 @@ class GroupLag:
         self._ends.keep_only(keys)
         if self._paged is not None and now_ms - self._paged[1] > PAGED_MS:
             self._paged = None
-        self._rebalances.keep_only(self.group_ids())
 
     async def _captured(self, group_id: str, turn: "_Turn", *, is_whole: bool) -> _CapturedGroup:
         members = await members_of(self._groups(), group_id)
@@ -296,7 +294,8 @@ class GroupLag:
                 missing.append((each.key, answers.errors.get(each.key, ErrorCode.LEADER_NOT_AVAILABLE)))
             else:
                 facts.append(self._facts(group, each, answers, answered, fetching.get(each.key)))
-        rebalances_for_ms = self._rebalances.seen(group.group_id, group.members.state, self._clock.mono_ms())
+        since_ms = group.members.rebalances_since_ms
+        rebalances_for_ms = None if since_ms is None else max(0, self._clock.wall_ms() - since_ms)
         return MeasuredGroup(
             group_id=group.group_id,
             members=group.members,

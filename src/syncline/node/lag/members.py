@@ -1,7 +1,7 @@
 """Who reads what in a group, as its coordinator sees it: members, their assignments, and whether they rebalance."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from syncline.core.groups.messages import GroupDescription, GroupState
@@ -12,7 +12,6 @@ from syncline.model.ids import TopicPartition
 
 # A member chooses what its assignment holds, and each partition of it takes time: longer ones are not read.
 ASSIGNMENT_BYTES_MAX: Final = 65_536
-_REBALANCES: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
 
 
 class DescribesGroups(Protocol):
@@ -31,6 +30,8 @@ class Members(NamedTuple):
     state: GroupState
     member_count: int
     readers: Mapping[TopicPartition, Reader]
+    rebalances_since_ms: int | None = None
+    """By the wall clock; None while the group does not rebalance."""
 
 
 NO_MEMBERS: Final = Members(GroupState.EMPTY, 0, {})
@@ -52,23 +53,4 @@ async def members_of(groups: DescribesGroups, group_id: str) -> Members:
         for topic, partition in assigned_partitions(member.assignment):
             readers[TopicPartition(topic, partition)] = reader
         await asyncio.sleep(0)
-    return Members(described.state, len(described.members), readers)
-
-
-class Rebalances:
-    """Since when groups rebalance, as far as this broker has looked; in ms of the node's clock."""
-
-    def __init__(self) -> None:
-        self._since_ms: dict[str, int] = {}
-
-    def seen(self, group_id: str, state: GroupState, now_ms: int) -> int | None:
-        """Record a group's state; return for how long it has rebalanced, None if it does not."""
-        if state not in _REBALANCES:
-            self._since_ms.pop(group_id, None)
-            return None
-        return now_ms - self._since_ms.setdefault(group_id, now_ms)
-
-    def keep_only(self, group_ids: Iterable[str]) -> None:
-        """Forget all other groups."""
-        kept = frozenset(group_ids)
-        self._since_ms = {group_id: since_ms for group_id, since_ms in self._since_ms.items() if group_id in kept}
+    return Members(described.state, len(described.members), readers, described.rebalances_since_ms)
