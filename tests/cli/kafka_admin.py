@@ -42,7 +42,7 @@ class KafkaAdmin:
         members: Mapping[str, Sequence[Any]] | None = None,
         refused: Sequence[str] = (),
         silent: Sequence[Place] = (),
-        unlisted: Sequence[KafkaException] = (),
+        unlisted: Sequence[KafkaException | KafkaError] = (),
     ) -> None:
         self.leaders = leaders
         self.committed = committed

@@ -21,10 +21,10 @@ from syncline.cli.target import (
     find_topic,
     guarded,
     known_offsets,
+    missing_groups,
     offsets,
     refuse,
     result_of,
-    sentence_of,
     topic_names,
 )
 from syncline.cli.up_options import DEFAULT_DIRECTORY
@@ -52,13 +52,13 @@ def list_groups(
     rows.sort(key=lambda row: row["group"])
     if as_json:
         print(json.dumps(rows))
-    elif not rows:
-        say("no groups")
-    else:
+    elif rows:
         print_table(["GROUP", "STATE"], [[shown_name(row["group"]), _words(row["state"])] for row in rows])
-    for error in listed.errors:
+    elif not listed.errors:
+        say("no groups")
+    for sentence in missing_groups(listed.errors):
         # Not among the rows, which programs read.
-        warn(f"Some groups may be missing: {sentence_of(error.args[0])}.")
+        warn(sentence)
 
 
 @app.command(short_help="Show a group's members and lag.")

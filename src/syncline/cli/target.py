@@ -8,7 +8,7 @@ ports.
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -167,6 +167,15 @@ def sentence_of(error: Any) -> str:
     code = error.code() if hasattr(error, "code") else 0
     name = next((each.name for each in ErrorCode if each == code > 0), "")
     return f"{text} ({name})" if name and name not in text else text
+
+
+def missing_groups(errors: Iterable[Any]) -> list[str]:
+    """Return a sentence for each broker that gave no groups.
+
+    confluent-kafka documents exceptions, and gives the errors that these would carry.
+    """
+    raised = (each.args[0] if isinstance(each, Exception) else each for each in errors)
+    return [f"Some groups may be missing: {sentence_of(error)}." for error in raised]
 
 
 def guarded(what: str, call: Callable[[], _T]) -> _T:

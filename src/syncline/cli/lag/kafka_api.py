@@ -16,8 +16,8 @@ from syncline.cli.target import (
     client_config,
     guarded,
     known_offsets,
+    missing_groups,
     result_of,
-    sentence_of,
     topic_names,
 )
 from syncline.local.layout import LocalClusterError
@@ -73,7 +73,7 @@ def ask_groups(bootstrap: str) -> dict[str, Any]:
     listed = result_of(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
     groups, refused = _commits(admin, sorted(each.group_id for each in listed.valid))
     found = _measured(admin, groups)
-    missing = [f"Some groups may be missing: {sentence_of(error.args[0])}." for error in listed.errors]
+    missing = missing_groups(listed.errors)
     return {
         "groups": [_summary(each) for each in found],
         "silent": {},
