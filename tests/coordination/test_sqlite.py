@@ -10,9 +10,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +215,29 @@ def without_descriptors() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_campaigner_waits_in_one_thread_however_often_a_silent_holder_is_deposed(world: SqliteWorld) -> None:
+    """Guards: those that waited for a deposed holder's lock waited for the next one twice, each with a descriptor."""
+    threads = frozenset(threading.enumerate())
+    holder, following, other = Campaigner(world, 1).wins(), Campaigner(world, 2), Campaigner(world, 3)
+    for turn in range(6):
+        now_ms, won_count = 10_000 * turn, len(following.leases)
+        following.view.observe(now_ms, 1_000)
+        following.view.observe(now_ms + 1_001, 1_000)
+        world.until(partial(_has_won_again, following, won_count))
+        for each in (other, holder):
+            each.view.observe(now_ms + 1_002, 1_000)
+        holder, following, other = following, other, holder
+
+    def waiting() -> list[str]:
+        return sorted(each.name for each in threading.enumerate() if each not in threads)
+
+    until(lambda: len(waiting()) <= 3, otherwise=lambda: f"they wait in {waiting()}")
+
+
+def _has_won_again(campaigner: Campaigner, won_count: int) -> bool:
+    return len(campaigner.leases) > won_count
 
 
 def test_holder_keeps_the_lease_and_commits_without_descriptors(world: SqliteWorld) -> None:

@@ -13,7 +13,8 @@ current epoch. To take over, a campaigner
 2. gets the lock of N+1 without waiting (otherwise another one is taking over);
 3. in one transaction, sets the row from N to N+1: only one can succeed;
 4. loads the state: no other broker can commit any more.
-A thread that wakes up with an old epoch's lock finds the row changed, and ends.
+A thread that wakes up with an old epoch's lock finds the row changed, and waits for the present epoch's lock; it ends
+if another thread of its campaigner does so already.
 
 A holder shows that it is alive by touching its lock file; campaigners compare
 the file's time with the time that they saw before, never with their own clock.
@@ -98,12 +99,14 @@ class SqliteCoordination:
         self._writes: sqlite3.Cursor | None = None
         self._candidate: Holder | None = None
         self._won: Callable[[Lease], None] | None = None
-        # Guards what the waiting threads and the loop share: the held lease and the end of the campaign.
+        # Guards what the threads and the loop share: the held lease, which thread waits, and the end of the campaign.
         self._guard = threading.Lock()
         self._held_epoch = 0
         self._held_file: int | None = None
         self._closed = False
+        # The epoch that the newest waiting thread waits for, -1 without one. Older threads end when they wake up.
         self._waiting_on = -1
+        self._waiter: threading.Thread | None = None
         self._sighting: _Sighting | None = None
 
     def holder(self) -> Holder | None:
@@ -130,8 +133,7 @@ class SqliteCoordination:
             self._sighting = None
             return
         self._drop_lease(self._held_epoch)
-        if epoch != self._waiting_on:
-            self._wait_for(epoch)
+        self._wait_for(epoch)
         seen = _Sighting(epoch, self._renewed_ns(epoch), now_ms)
         before = self._sighting
         if before is None or before[:2] != seen[:2]:
@@ -262,8 +264,21 @@ class SqliteCoordination:
             return 0
 
     def _wait_for(self, epoch: int) -> None:
-        self._waiting_on = epoch
-        threading.Thread(target=self._wait, args=(epoch,), name=f"lease-{epoch}", daemon=True).start()
+        """Have a thread wait for the lock of an epoch, unless one waits for it, or for the next one, already."""
+        thread = threading.Thread(target=self._wait, args=(epoch,), name=f"lease-{epoch}", daemon=True)
+        with self._guard:
+            if epoch <= self._waiting_on:
+                return
+            self._waiting_on, self._waiter = epoch, thread
+        thread.start()
+
+    def _goes_on_waiting(self, epoch: int) -> bool:
+        """Note that this thread waits for another epoch now (-1: for none); return False if it has been replaced."""
+        with self._guard:
+            if self._waiter is not threading.current_thread():
+                return False
+            self._waiting_on = epoch
+            return True
 
     def _wait(self, epoch: int) -> None:
         while True:
@@ -272,7 +287,7 @@ class SqliteCoordination:
             except OSError as error:
                 # A full disk or no descriptors left: `observe` starts a new campaign.
                 log.warning("cannot campaign for the controller lease: %s", error)
-                self._waiting_on = -1
+                self._goes_on_waiting(-1)
                 return
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -283,7 +298,8 @@ class SqliteCoordination:
                 return
             # Unchanged: another campaigner is taking over, and holds the next lock until it is done or dead.
             epoch = epoch + 1 if present == epoch else present
-            self._waiting_on = epoch
+            if not self._goes_on_waiting(epoch):
+                return
 
     def _take_over(self, epoch: int, *, silent: bool = False) -> int | None:
         """Become the holder of `epoch` + 1 if the row still says `epoch`.
@@ -297,7 +313,7 @@ class SqliteCoordination:
             lock = self._open_lock(epoch + 1)
         except OSError as error:
             log.warning("cannot take the controller lease: %s", error)
-            self._waiting_on = -1
+            self._goes_on_waiting(-1)
             return None
         kept = False
         try:
@@ -329,7 +345,7 @@ class SqliteCoordination:
         except (sqlite3.Error, OSError) as error:
             # The store is busy or broken: `observe` starts a new campaign.
             log.warning("cannot take the controller lease: %s", error)
-            self._waiting_on = -1
+            self._goes_on_waiting(-1)
         finally:
             if not kept:
                 os.close(lock)
