@@ -399,6 +399,26 @@ def test_session_of_a_follower_is_not_pushed_out_by_consumers() -> None:
     assert opened(fetch(cache, 0, 0, ["a", "b", "c"], now=now)).session_id == 0
 
 
+@pytest.mark.parametrize(
+    ("broker_epoch", "left"),
+    [
+        pytest.param(6, [102, 103, 104], id="a new process"),
+        pytest.param(5, [102, 103, 104], id="the same, which never heard of its session"),
+        pytest.param(4, [101, 102, 103, 104], id="a process that is over"),
+    ],
+)
+def test_session_ends_when_its_broker_opens_another(broker_epoch: int, left: list[int]) -> None:
+    """Guards: each restart of a follower left a session with all its partitions, which every append marked."""
+    cache = make_cache()
+    (entry,) = entries(opened(fetch(cache, 0, 0, ["t-0"], reader=FOLLOWER, broker_epoch=5)))
+    opened(fetch(cache, 0, 0, ["t-0"], reader=FOLLOWER + 1, broker_epoch=1))
+    opened(fetch(cache, 0, 0, ["t-0"]))
+    opened(fetch(cache, 0, 0, ["t-0"], reader=FOLLOWER, broker_epoch=broker_epoch))
+
+    assert [session_id for session_id in range(101, 106) if cache.find(session_id)] == left
+    assert entry.is_gone is (101 not in left)
+
+
 def test_session_cache_without_slots_makes_no_sessions() -> None:
     """`max.incremental.fetch.session.cache.slots` 0."""
     assert opened(fetch(make_cache(slots=0), 0, 0, ["a"])).session_id == 0

@@ -197,7 +197,7 @@ def test_brokers_sessions_have_no_bound_and_are_not_clients() -> None:
     large = fetch(cache, None, keys=range(100 * MANY), reader=FOLLOWER)
     pretender = fetch(cache, client, reader=FOLLOWER)
     stolen = fetch(cache, client, 101, 1, keys=())
-    small = fetch(cache, None, keys=[1], reader=FOLLOWER)
+    small = fetch(cache, None, keys=[1], reader=FOLLOWER + 1)
     denied = fetch(cache, client, keys=range(2 * MANY), reader=FOLLOWER)
 
     assert [session_id_of(answer) for answer in (large, pretender, small, denied)] == [101, 102, 103, 0]

@@ -3,6 +3,10 @@
 One hard idea: the value of a session is what its reader would have to send again. Followers rank above consumers and
 large sessions above small ones, so a node without a free slot evicts the cheapest session; a silent one goes first.
 
+A broker has one session. One that opens another has lost it: its process is a new one, or the answer that named the
+session never came. Then the lost one ends, which would hold its partitions, and be marked by each append, until all
+slots are taken.
+
 Clients' sessions have a bound in bytes besides. Only silent ones make room for others there: the most valuable session
 is also the one that takes most. Without room, a full fetch gets no session (id 0), and a session that would grow ends,
 upon which its reader sends a full fetch.
@@ -112,6 +116,8 @@ class SessionCache:
             self.close(session_id)
             slot_id = NO_SESSION_ID
             if session_epoch == OPENING_EPOCH:
+                if payer is None:
+                    self._end_lost(replica_id, broker_epoch)
                 slot_id = self._take_slot(len(listed), replica_id, payer, now_ms)
             session = FetchSession(
                 slot_id,
@@ -170,6 +176,8 @@ class SessionCache:
         assert session.payer is None, f"{session!r} is counted already"
         self.close(before_id)
         if is_kept:
+            if payer is None:
+                self._end_lost(session.replica_id, session.broker_epoch)
             session.session_id = self._take_slot(len(session.partitions), session.replica_id, payer, now_ms)
         session.last_used_ms = now_ms
         session.clock.touch(now_ms)
@@ -275,6 +283,12 @@ class SessionCache:
             session.new_incarnation(broker_epoch, now_ms)
         else:
             session.clock.touch(now_ms)
+
+    def _end_lost(self, replica_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """End the sessions of a broker that opens another one, but not those of a newer process."""
+        for each in list(self._sessions.values()):
+            if each.is_brokers and each.replica_id == replica_id and each.broker_epoch <= broker_epoch:
+                self.close(each.session_id)
 
     def _take_slot(self, size: int, replica_id: BrokerId, payer: Payer | None, now_ms: int) -> int:
         """Return the id of a new session, 0 when there is no slot for it, or no memory."""
