@@ -233,3 +233,16 @@ def test_log_that_is_deleted_leaves_nothing_to_write_out(directory: LogDirectory
 
     assert (behind._growing, behind._new_bytes) == ({}, 0)
     grow(log_of(directory, 3))
+
+
+def test_rolled_logs_that_are_deleted_are_forgotten(directory: LogDirectory) -> None:
+    """Each window would keep a segment with its indexes; small ones never have the bytes that must go."""
+    lasting = log_of(directory)
+    for number in range(1, 300):
+        log = log_of(directory, number)
+        for each in (log, lasting) if number % 10 == 0 else (log,):
+            append(each)
+            each.roll()
+        directory.delete(log.topic_partition, now_ms=0)
+
+    assert len(lasting.segments) - 1 <= len(directory.written.behind) < 100

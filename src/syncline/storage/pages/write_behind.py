@@ -32,6 +32,8 @@ _HELD_SHARE: Final = 8
 SPARE_BYTES_MIN: Final = 64 << 20
 # Windows of readers that are looked at again with each new window.
 _LOOKS: Final = 4
+# So many windows are not worth looking for those whose files are closed.
+_SWEPT_MIN: Final = 64
 # Logs that start write-out after one append, the one that has waited longest first: thousands would take milliseconds.
 _LOGS_AT_ONCE: Final = 32
 
@@ -79,6 +81,8 @@ class WriteBehind:
         # Which of them is looked at next.
         self._held_at = 0
         self._held_bytes = 0
+        # At how many windows those are forgotten whose files are closed: at each one, it would take quadratic time.
+        self._sweep_at = _SWEPT_MIN
         self._since_period = 0
         # Counts periods: while logs that are led get a quarter of `spare_bytes`.
         self.period = 0
@@ -87,6 +91,9 @@ class WriteBehind:
         self._held_bytes_max = 0
         self._has_asked = False
         self._is_unknown = False
+
+    def __len__(self) -> int:
+        return len(self._windows) + len(self._held)
 
     def grew(self, log: Growing, size_bytes: int, new_bytes: int) -> None:
         """Record that a log got some bytes, and has so many that are new."""
@@ -118,6 +125,8 @@ class WriteBehind:
             return
         self._windows.append(window)
         self._windows_bytes += window.size_bytes
+        if len(self) >= self._sweep_at:
+            self._forget_closed()
         self._since_period += window.size_bytes
         spare_bytes = self._spare_bytes
         if spare_bytes is None:
@@ -131,6 +140,17 @@ class WriteBehind:
         while self._windows_bytes > spare_bytes:
             self._let_go_or_hold(self._next_window())
         self._look_at_held()
+
+    def _forget_closed(self) -> None:
+        """Forget windows whose files are closed, as those of deleted segments are: they have nothing to give back.
+
+        Each keeps a segment with its indexes, and where segments are small, many have fewer bytes than may stay.
+        """
+        self._windows = deque(each for each in self._windows if each.segment.open_file is not None)
+        self._windows_bytes = sum(each.size_bytes for each in self._windows)
+        self._held = deque(each for each in self._held if each.segment.open_file is not None)
+        self._held_bytes = sum(each.size_bytes for each in self._held)
+        self._sweep_at = max(2 * len(self), _SWEPT_MIN)
 
     def _learn_memory(self, found: int | Exception) -> None:
         if isinstance(found, Exception) or found < 0:
