@@ -24,7 +24,6 @@ class Renewal:
 
     def __init__(self, begin: Offset) -> None:
         self.begin = begin
-        # By key, in the order in which the keys came first.
         self._last: dict[bytes, bytes] = {}
         self._written: set[bytes] = set()
         self._is_read = False
@@ -52,10 +51,12 @@ class Renewal:
         self._is_read = True
         taken: list[GroupRecord] = []
         size_bytes = 0
+        # From the end of the dict: its first key would be looked for behind all that have gone.
         while self._last:
-            key = next(iter(self._last))
-            size_bytes += len(key) + len(self._last[key])
+            key, value = self._last.popitem()
+            size_bytes += len(key) + len(value)
             if taken and size_bytes > bytes_max:
+                self._last[key] = value
                 break
-            taken.append(GroupRecord(key, self._last.pop(key)))
+            taken.append(GroupRecord(key, value))
         return tuple(taken)
