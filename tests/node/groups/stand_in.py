@@ -62,7 +62,8 @@ class MemoryPartition:
         self.log = b""
         self.high_watermark = 0
         self.log_start = 0
-        self.log_end = 0
+        self.log_end = Offset(0)
+        self.synced_end = 0
         # Where the last segment that no longer grows ends.
         self.finished_end = 0
         self.is_committing = True
@@ -89,7 +90,7 @@ class MemoryPartition:
         base_offset = self.log_end
         stamp(owned, 0, base_offset, 0)
         self.log += owned
-        self.log_end += header.record_count
+        self.log_end = Offset(base_offset + header.record_count)
         self._waiting.append((self.log_end, base_offset, done))
         if self.is_committing:
             self.commit()
@@ -123,6 +124,18 @@ class MemoryPartition:
             if self.log_start <= header.base_offset and (end is None or header.base_offset < end):
                 await asyncio.sleep(0)
                 yield self.log[position : position + header.size_bytes]
+
+    async def until_committed(self, end: Offset) -> None:
+        """Wait for the high watermark."""
+        while self.is_leader and self.high_watermark < end:  # noqa: ASYNC110 - virtual time is free
+            await asyncio.sleep(0.001)
+        if not self.is_leader:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def flush(self) -> None:
+        """Sync the log."""
+        self.synced_end = self.log_end
+        await asyncio.sleep(0)
 
     def finished_segments(self) -> tuple[int, Offset]:
         """Return the segments up to where the test says that they no longer grow."""

@@ -133,6 +133,27 @@ def test_the_log_stays_when_a_write_fails_meanwhile() -> None:
     play(story)
 
 
+def test_the_log_stays_until_the_commits_that_came_meanwhile_are_committed() -> None:
+    """They have no copies of what was before, and may still be lost with the leadership."""
+
+    async def story(broker: StandInBroker) -> None:
+        await commit(broker, 7)
+        partition = broker.led()
+        partition.finished_end = partition.log_end
+        broker.groups.renewals.begin()
+        await asyncio.sleep(0)
+        partition.is_committing = False
+        waiting = commit(broker, 8)
+        await asyncio.sleep(1)
+        assert partition.log_start == 0
+        partition.commit()
+        await waiting
+        await asyncio.sleep(1)
+        assert (partition.log_start, partition.synced_end) == (1, 2)
+
+    play(story)
+
+
 @pytest.mark.parametrize("after", range(6))
 def test_the_log_stays_when_the_leadership_ends_meanwhile(after: int) -> None:
     """Copies that are in the log do no harm; the next leader's log decides."""
@@ -238,6 +259,54 @@ async def test_every_replica_lets_the_oldest_segments_go_and_the_next_coordinato
 
     assert successor != coordinator
     assert found == {"often": 149, "once": 7, "gone": -1}
+
+
+@pytest.mark.brokers(3)
+async def test_a_commit_that_is_lost_with_its_leader_takes_no_older_one_with_it(world: World) -> None:
+    """A leader renews its log while it is cut off and gets a commit; it is replaced, follows, and leads again."""
+    await world.topic()
+    await world.topic(OFFSETS_TOPIC, replicas=(2, 3, 1), cleanup_policy="compact", internal_segment_bytes=4_096)
+    assert await coordinator_of(world, "g") == 2
+    await commit_offsets(world, 2, "g", {("t", 0): 7})
+    client = await world.client(2)
+    while _log(world, 2).segment_count < 3:
+        await commit_with(client, "often", {("t", 0): 1})
+    await world.until(lambda: world.partition(2, OFFSETS_TOPIC).high_watermark == _log(world, 2).log_end)
+    links = [(f"broker-{other}", "broker-2") for other in (1, 3)]
+    for one, other in links:
+        world.network.cut(one, other)
+        world.network.cut(other, one)
+    world.slow_disk(2, 20)
+    world.call(2, world.broker(2).renew_group_logs)
+    lost = asyncio.ensure_future(commit_with(client, "g", {("t", 0): 8}))
+    await world.until(lambda: world.partition(3, OFFSETS_TOPIC).is_leader)
+    world.slow_disk(2, 0)
+    for one, other in links:
+        world.network.heal(one, other)
+        world.network.heal(other, one)
+    await world.until(lambda: set(world.partition(3, OFFSETS_TOPIC).isr or ()) == {1, 2, 3})
+    await asyncio.gather(lost, return_exceptions=True)
+    world.kill(3)
+    await world.until(lambda: world.partition(2, OFFSETS_TOPIC).is_leader)
+
+    assert await coordinator_of(world, "g") == 2
+    assert await offset_of(world, 2, "g") == 7
+
+
+@pytest.mark.brokers(1)
+async def test_what_was_synced_survives_a_power_cut_when_it_has_become_copies(world: World) -> None:
+    """Segments that no longer grow were synced; the copies of their records are in one that grows."""
+    await world.topic()
+    await world.topic(OFFSETS_TOPIC, replicas=(1,), cleanup_policy="compact", internal_segment_bytes=4_096)
+    await coordinator_of(world, "once")
+    client = await world.client(1)
+    await commit_with(client, "once", {("t", 0): 7})
+    while _log(world, 1).segment_count < 3:
+        await commit_with(client, "often", {("t", 0): 1})
+    world.call(1, world.broker(1).renew_group_logs)
+    await world.until(lambda: _log(world, 1).log_start)
+
+    assert _log(world, 1).recovery_point == _log(world, 1).log_end
 
 
 def _log(world: World, broker_id: int) -> PartitionLog:

@@ -2,12 +2,13 @@
 
 The state of a partition's groups is the last value of each key. So a record is of no use once a later one has its
 key, and a log that only grows makes each coordinator's start longer. A renewal copies the records below an offset,
-`begin`, that are the last of their keys; when the copies are committed, the log may start at `begin`. Deletions
-below `begin` go with what they deleted.
+`begin`, that are the last of their keys; when all that the log has then is committed, it may start at `begin`.
+Deletions below `begin` go with what they deleted.
 
 One hard idea: a copy must never follow a newer record of its key, or it would bring an old value back. So the
 coordinator says which keys it writes while a renewal is under way, before each append; such a key has a newer record
-above `begin` and needs no copy. If one of these writes fails, that is no longer so, and the renewal is given up.
+above `begin` and needs no copy. If one of these writes fails, that is no longer so, and the renewal is given up. And
+as long as one may still be lost with the leadership, the log must not start at `begin`.
 
 Invariant: from any offset up to `begin`, the log with the copies has the same last value of each key as before.
 Source: the cleaning of logs by copying forward (Rosenblum and Ousterhout, 1992); Kafka compacts this topic instead.

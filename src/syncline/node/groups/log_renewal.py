@@ -74,6 +74,7 @@ class LogRenewals:
         term.renewal, end = Renewal(begin), partition.log_end
         try:
             count = await self._copy(term, partition, term.renewal, end)
+            await self._settle(term, partition, term.renewal)
             partition.raise_log_start(begin)
         except _GivenUpError:
             return
@@ -107,6 +108,12 @@ class LogRenewals:
         _check(term, renewal)
         term.copied_bytes = copied_bytes
         return count
+
+    async def _settle(self, term: Term, partition: OffsetsPartition, renewal: Renewal) -> None:
+        """Wait until nothing can be lost that makes the oldest records useless: the copies, and commits since then."""
+        await partition.until_committed(partition.log_end)
+        await partition.flush()
+        _check(term, renewal)
 
     async def _append(self, partition: OffsetsPartition, copies: Sequence[GroupRecord]) -> int:
         """Append copies at once, wait until they are committed, and return their bytes."""

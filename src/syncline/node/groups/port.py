@@ -23,7 +23,7 @@ class OffsetsPartition(Protocol):
         """Return whether this broker leads the partition."""
 
     @property
-    def log_end(self) -> int:
+    def log_end(self) -> Offset:
         """Return the offset of the next record."""
 
     def append_internal(self, batch: bytes | bytearray, done: Callable[[ErrorCode, int], None]) -> None:
@@ -35,11 +35,17 @@ class OffsetsPartition(Protocol):
     def read_committed_batches(self, from_offset: int, end: int | None = None) -> AsyncIterator[bytes]:
         """Yield chunks of whole batches up to `end`, or the log end at the start of this leadership, once committed."""
 
+    async def until_committed(self, end: Offset) -> None:
+        """Wait until everything below `end` is committed. Raises `RequestError` if this leadership or the log ends."""
+
+    async def flush(self) -> None:
+        """Make what this replica has now safe from a power cut. Raises `StorageError` or `OSError`."""
+
     def finished_segments(self) -> tuple[int, Offset]:
         """Return the bytes of the readable part of the segments that no longer grow, and where they end."""
 
     def raise_log_start(self, offset: Offset) -> None:
-        """Let go of the records below `offset`. Raises `RequestError` unless they are committed."""
+        """Let go of the records below `offset`. Raises `RequestError` unless they are committed, and led here."""
 
 
 class MemberMemory(Protocol):

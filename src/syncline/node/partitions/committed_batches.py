@@ -70,6 +70,16 @@ async def committed_batches(replica: ReplicaToRead, from_offset: int, end: int |
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
+async def until_committed(replica: ReplicaToRead, end: Offset) -> None:
+    """Wait until all below `end` is committed. Raises `RequestError` if this leadership or the log ends first."""
+    epoch = replica.leader_epoch
+    committed = asyncio.get_running_loop().create_future()
+    replica.wait(end, _CommitWaiter(committed), 0, 0)
+    await committed
+    if replica.leader is None or replica.leader_epoch != epoch or replica.high_watermark < end:
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 async def _read_chunk(log: PartitionLog, offset: Offset, end: Offset) -> bytes:
     """Return whole batches from `offset` on, at most a chunk but at least one batch."""
     plan = log.read_plan(offset, CHUNK_BYTES_MAX, end, at_least_one=True)
