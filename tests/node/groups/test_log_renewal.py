@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from syncline.model.errors import ErrorCode
-from syncline.model.ids import OFFSETS_TOPIC
+from syncline.model.errors import ErrorCode, RequestError
+from syncline.model.ids import OFFSETS_TOPIC, Offset
+from syncline.node.groups.log_renewal import STALL_S
 from syncline.storage.log import PartitionLog
 from syncline.wire.api import ApiKey
 from tests.node.groups.stand_in import MemoryPartition, StandInBroker
@@ -190,6 +191,54 @@ def test_a_log_is_renewed_when_it_has_grown_enough() -> None:
             await commit(broker, offset)
         await renewed(broker, partition)
         assert partition.log_start > first
+
+    play(story)
+
+
+def test_a_log_that_cannot_be_committed_holds_up_no_other() -> None:
+    """Its renewal is given up after a while, and begins again with the next round."""
+
+    async def story(broker: StandInBroker) -> None:
+        stalled, other = sorted(("g", "other"), key=broker.groups.partition_of)
+        for group_id in (stalled, other):
+            await commit(broker, 7, group_id=group_id)
+            broker.led(group_id).finished_end = broker.led(group_id).log_end
+        broker.led(stalled).is_committing = False
+        waiting = commit(broker, 8, group_id=stalled)
+        broker.groups.renewals.begin()
+        await asyncio.sleep(2 * STALL_S)
+        assert [broker.led(each).log_start for each in (stalled, other)] == [0, 1]
+        broker.led(stalled).is_committing = True
+        broker.led(stalled).commit()
+        await waiting
+        broker.groups.renewals.begin()
+        await asyncio.sleep(1)
+        assert broker.led(stalled).log_start == 1
+
+    play(story)
+
+
+def test_renewals_that_fail_do_not_make_the_log_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies of one that is given up count as what the next would have to copy."""
+
+    async def story(broker: StandInBroker) -> None:
+        partition = broker.led()
+        await commit(broker, 7)
+        before_copies = [True, False] * 20
+
+        async def until_committed(_end: Offset) -> None:
+            if not before_copies.pop(0):
+                raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        monkeypatch.setattr(partition, "until_committed", until_committed)
+        for _ in range(20):
+            await renewed(broker, partition)
+        assert (partition.log_start, partition.log_end) == (0, 2)
+        monkeypatch.undo()
+        for offset in range(8):
+            await commit(broker, offset)
+        await renewed(broker, partition)
+        assert partition.log_start == 10
 
     play(story)
 

@@ -16,7 +16,7 @@ from typing import Final
 from syncline.core.groups.records import GroupRecord
 from syncline.core.groups.renewal import Renewal
 from syncline.model.errors import ErrorCode, RequestError
-from syncline.model.ids import OFFSETS_TOPIC
+from syncline.model.ids import OFFSETS_TOPIC, Offset
 from syncline.node.groups.port import GroupsHost, OffsetsPartition
 from syncline.node.groups.replay import batches_in_turns
 from syncline.node.groups.term import Phase, Term
@@ -31,6 +31,8 @@ GROWTH: Final = 2
 BYTES_PER_WRITE_MAX: Final = 16 << 10
 # Some 1 to 2 ms of work: unlike a new coordinator, this one has time.
 READ_PER_TURN: Final = 100
+# A high watermark that stands still for so long ends a renewal: other logs wait for it.
+STALL_S: Final = 10.0
 
 
 class _GivenUpError(Exception):
@@ -72,10 +74,12 @@ class LogRenewals:
         finished_bytes, begin = partition.finished_segments()
         # From here on the term names the keys that it writes; what it appended before lies below this end.
         term.renewal, end = Renewal(begin), partition.log_end
+        before_bytes = term.copied_bytes
         try:
             count = await self._copy(term, partition, term.renewal, end)
             await self._settle(term, partition, term.renewal)
             partition.raise_log_start(begin)
+            term.copied_bytes -= before_bytes
         except _GivenUpError:
             return
         except (RequestError, DecodeError, StorageError, OSError) as error:
@@ -92,8 +96,9 @@ class LogRenewals:
             count,
         )
 
-    async def _copy(self, term: Term, partition: OffsetsPartition, renewal: Renewal, end: int) -> int:
+    async def _copy(self, term: Term, partition: OffsetsPartition, renewal: Renewal, end: Offset) -> int:
         """Return how many records were copied and committed."""
+        await _committed(partition, end)
         chunks = partition.read_committed_batches(0, end)
         async with aclosing(batches_in_turns(chunks, READ_PER_TURN)) as batches:
             async for records in batches:
@@ -101,38 +106,46 @@ class LogRenewals:
                 for record in records:
                     if record.key is not None:
                         renewal.read(record.offset, record.key, record.value)
-        count = copied_bytes = 0
+        count = 0
         while copies := _next_copies(term, renewal):
-            copied_bytes += await self._append(partition, copies)
+            await self._append(term, partition, copies)
             count += len(copies)
-        _check(term, renewal)
-        term.copied_bytes = copied_bytes
         return count
 
     async def _settle(self, term: Term, partition: OffsetsPartition, renewal: Renewal) -> None:
         """Wait until nothing can be lost that makes the oldest records useless: the copies, and commits since then."""
-        await partition.until_committed(partition.log_end)
+        await _committed(partition, partition.log_end)
         await partition.flush()
         _check(term, renewal)
 
-    async def _append(self, partition: OffsetsPartition, copies: Sequence[GroupRecord]) -> int:
-        """Append copies at once, wait until they are committed, and return their bytes."""
+    async def _append(self, term: Term, partition: OffsetsPartition, copies: Sequence[GroupRecord]) -> None:
+        """Append copies at once, and wait until they are committed."""
         builder = BatchBuilder()
         now_ms = self._host.clock.wall_ms()
         for key, value in copies:
             builder.append(now_ms, key, value)
-        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        refusals: list[ErrorCode] = []
 
-        def done(code: ErrorCode, _base_offset: int) -> None:
-            if not committed.done():
-                committed.set_result(code)
+        def done(code: ErrorCode, base_offset: int) -> None:
+            if base_offset < 0:
+                refusals.append(code)
 
         partition.append_internal(builder.build(), done)
-        code = await committed
-        # With the second the high watermark has passed the copies, though on few replicas.
-        if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-            raise RequestError(code)
-        return builder.size_bytes
+        if refusals:
+            raise RequestError(refusals[0])
+        term.copied_bytes += builder.size_bytes
+        await _committed(partition, partition.log_end)
+
+
+async def _committed(partition: OffsetsPartition, end: Offset) -> None:
+    """Wait until all below `end` is committed. Raises RequestError if it cannot be, or not soon."""
+    try:
+        async with asyncio.timeout(STALL_S):
+            await partition.until_committed(end)
+    except TimeoutError:
+        raise RequestError(
+            ErrorCode.REQUEST_TIMED_OUT, f"what lies below offset {end} is not committed after {STALL_S:.0f} s"
+        ) from None
 
 
 def _next_copies(term: Term, renewal: Renewal) -> tuple[GroupRecord, ...]:

@@ -77,7 +77,7 @@ class Term:
         self.deleted_topics: dict[str, None] = {}
         # Hears which keys are written while the oldest part of the log is copied (`log_renewal.py`).
         self.renewal: Renewal | None = None
-        # What the last renewal copied.
+        # What the last renewal copied, and those that were given up since then: their copies grow the log, too.
         self.copied_bytes = 0
         self._host = host
         # Called with the partition when it is unknown whether the log keeps a write.
