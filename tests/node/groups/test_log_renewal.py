@@ -342,20 +342,20 @@ async def test_a_commit_that_is_lost_with_its_leader_takes_no_older_one_with_it(
     assert await offset_of(world, 2, "g") == 7
 
 
-@pytest.mark.brokers(1)
+@pytest.mark.brokers(3)
 async def test_what_was_synced_survives_a_power_cut_when_it_has_become_copies(world: World) -> None:
     """Segments that no longer grow were synced; the copies of their records are in one that grows."""
     await world.topic()
-    await world.topic(OFFSETS_TOPIC, replicas=(1,), cleanup_policy="compact", internal_segment_bytes=4_096)
+    await world.topic(OFFSETS_TOPIC, replicas=(1, 2, 3), cleanup_policy="compact", internal_segment_bytes=4_096)
     await coordinator_of(world, "once")
     client = await world.client(1)
     await commit_with(client, "once", {("t", 0): 7})
     while _log(world, 1).segment_count < 3:
         await commit_with(client, "often", {("t", 0): 1})
     world.call(1, world.broker(1).renew_group_logs)
-    await world.until(lambda: _log(world, 1).log_start)
+    await world.until(lambda: all(_log(world, each).log_start for each in world.living()))
 
-    assert _log(world, 1).recovery_point == _log(world, 1).log_end
+    assert [_log(world, each).recovery_point for each in world.living()] == [_log(world, 1).log_end] * 3
 
 
 def _log(world: World, broker_id: int) -> PartitionLog:

@@ -1,7 +1,8 @@
 """Renewing the logs of the offsets topic, one after the other, when they have grown.
 
 `core/groups/renewal.py` decides what is copied; this module reads, appends and lets the log start move. Retention
-removes the segments, here and on the followers, which learn the log start from their fetches.
+removes the segments, here and on the followers, which learn the log start from their fetches, and sync what they have
+before they adopt it.
 
 What is easy to break: between the answer of `take` and the append nothing may be awaited, or a write of the
 coordinator could come between.

@@ -6,6 +6,7 @@ A log that began empty although its partition has a history is reported while it
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import cast
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from syncline.core.replication.follower import (
     RestartLog,
     TruncateLog,
 )
-from syncline.model.ids import Offset
+from syncline.model.ids import OFFSETS_TOPIC, Offset
 from syncline.node.counting.disk_watch import NOTABLE_MS
 from syncline.node.partitions.partition import Partition
 from syncline.node.replication.append_time_gaps import AppendTimeGaps, Ask
@@ -58,6 +59,8 @@ class FollowedLogs:
         self._on_late_cut = on_late_cut
         # Partitions whose log began empty and is being filled, and since when.
         self._catching_up_since_ms: dict[Key, int] = {}
+        # Logs that are synced before they adopt their leader's log start.
+        self._syncing: dict[Key, None] = {}
         # Logs to cut as soon as a worker has planned the cut.
         self._cuts: dict[Key, Cut] = {}
         self._refused = RefusedRecords(leader_id, surroundings.clock, surroundings.observer.episodes, send_doubt)
@@ -105,9 +108,10 @@ class FollowedLogs:
                 self._write(partition, row)
             partition.take_leader_mark(Offset(row.high_watermark))
             if row.log_start_offset > partition_log.log_start:
-                target = Offset(min(row.log_start_offset, partition.high_watermark))
-                if partition_log.raise_log_start(target):
-                    partition.watchers.log_start_moved()
+                if partition.key.topic == OFFSETS_TOPIC:
+                    self._adopt_when_synced(key, partition, row)
+                else:
+                    _adopt_log_start(partition, row)
         except CorruptRecordsError as error:
             # Those that were sent unread change if their leader has just lost its role: it refuses the next fetch.
             self._doubt(key, partition, error)
@@ -137,6 +141,30 @@ class FollowedLogs:
         if self._gaps.waiting:
             self._gaps.answered(key, partition)
         return ()
+
+    def _adopt_when_synced(self, key: Key, partition: Partition, row: FetchedPartition) -> None:
+        """Adopt the log start of a log of groups when all that its leader had committed is here, and synced.
+
+        What lies below was synced long ago, and its copies have just come (`groups/log_renewal.py`): they would be lost
+        if all brokers lost power, or if this one were elected before it has caught up.
+        """
+        follower, partition_log = partition.follower, partition.log
+        if partition_log.log_end < row.high_watermark or key in self._syncing:
+            return
+        self._syncing[key] = None
+
+        def done(error: Exception | None) -> None:
+            self._syncing.pop(key, None)
+            if error is None and partition.follower is follower:
+                # A log that has failed meanwhile, or was closed, stays as it is.
+                with suppress(StorageError):
+                    _adopt_log_start(partition, row)
+
+        try:
+            partition_log.flush_later(done)
+        except StorageError:
+            del self._syncing[key]
+            raise
 
     def _doubt(self, key: Key, partition: Partition, error: StorageError) -> None:
         topic_id, index = UUID(bytes=key[0]), key[1]
@@ -232,3 +260,8 @@ def resume_at_log_ends(partitions: Mapping[Key, Partition]) -> Iterator[Key]:
         if follower is not None and follower.phase is FollowerPhase.FETCHING:
             resume_at_log_end(follower, partition.log)
             yield key
+
+
+def _adopt_log_start(partition: Partition, row: FetchedPartition) -> None:
+    if partition.log.raise_log_start(Offset(min(row.log_start_offset, partition.high_watermark))):
+        partition.watchers.log_start_moved()
