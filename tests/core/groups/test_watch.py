@@ -92,6 +92,20 @@ def test_watch_of_the_next_coordinator_hears_the_same() -> None:
     ]
 
 
+def test_watch_hears_once_of_a_commit_that_was_copied() -> None:
+    """The copies of a renewal would push older commits out of their windows."""
+    driver = GroupDriver(now_ms=0)
+    heard = _watched(driver)
+    _commit(driver, ("t", 0, 5))
+
+    watch = _Watch()
+    successor = GroupShard(NO_DELAY, lambda: "y", watch)
+    for record in driver.log * 3:
+        successor.replay(record.key, record.value, driver.at)
+
+    assert watch.heard == heard == [(GROUP, "t", 0, 5, WALL_MS)]
+
+
 def test_watch_hears_of_commits_that_expire() -> None:
     """A group that is gone leaves nothing behind."""
     driver = GroupDriver(now_ms=0)

@@ -72,7 +72,7 @@ class GroupShard:
             return
         match named:
             case OffsetKey():
-                self._offsets.store(named, None if value is None else parse_offset_value(value))
+                self._offsets.replay(named, None if value is None else parse_offset_value(value))
             case GroupKey(group_id=group_id):
                 if value is None:
                     self._groups.pop(group_id, None)

@@ -83,6 +83,12 @@ class Offsets:
         if key.group_id in self._stored and not topics:
             del self._stored[key.group_id]
 
+    def replay(self, key: OffsetKey, value: CommittedOffset | None) -> None:
+        """Apply a record of the log that this coordinator found; a copy that a renewal has made is no other commit."""
+        known = self.of_group(key.group_id).get(key.topic, {}).get(key.partition)
+        if value is None or value != known:
+            self.store(key, value)
+
     def group_ids(self) -> tuple[str, ...]:
         """Return the groups that have offsets."""
         return tuple(self._stored)

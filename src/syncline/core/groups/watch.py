@@ -1,7 +1,8 @@
 """What may look on while groups commit: it hears of every commit that the log has, in the log's order.
 
-A coordinator that takes over replays the log, so a watch hears of old commits first and of each just once. It must be
-quick: it is called for each partition of each commit.
+A coordinator that takes over replays the log, so a watch hears of old commits first and of each just once, also if the
+log has copies of it (`renewal.py`). Those that a newer one has replaced are gone when the log has been renewed. A watch
+must be quick: it is called for each partition of each commit.
 """
 
 from typing import Protocol
