@@ -243,6 +243,23 @@ def test_renewals_that_fail_do_not_make_the_log_grow(monkeypatch: pytest.MonkeyP
     play(story)
 
 
+def test_a_damaged_log_stays_and_other_logs_are_renewed() -> None:
+    """A copy of a damaged record would have a checksum that matches."""
+
+    async def story(broker: StandInBroker) -> None:
+        damaged, other = sorted(("g", "other"), key=broker.groups.partition_of)
+        for group_id in (damaged, other):
+            await commit(broker, 7, group_id=group_id)
+            broker.led(group_id).finished_end = broker.led(group_id).log_end
+        whole = broker.led(damaged).log
+        broker.led(damaged).log = whole.replace(b"\x01m", b"\x01n")
+        broker.groups.renewals.begin()
+        await asyncio.sleep(1)
+        assert [(broker.led(each).log_start, broker.led(each).log_end) for each in (damaged, other)] == [(0, 1), (1, 2)]
+
+    play(story)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_acknowledged_last_counts_whatever_comes_between(seed: int) -> None:
     """Commits, deletions, refused and slow writes, renewals and other terms, in any order."""
@@ -356,6 +373,27 @@ async def test_what_was_synced_survives_a_power_cut_when_it_has_become_copies(wo
     await world.until(lambda: all(_log(world, each).log_start for each in world.living()))
 
     assert [_log(world, each).recovery_point for each in world.living()] == [_log(world, 1).log_end] * 3
+
+
+@pytest.mark.brokers(3)
+@pytest.mark.parametrize("after_ms", [0, 1])
+async def test_the_topic_may_be_deleted_while_its_log_is_read(world: World, after_ms: int) -> None:
+    """The files go under the worker that reads them; the log of another life of the topic is renewed all the same."""
+    await world.topic()
+    for life in range(3):
+        await world.topic(OFFSETS_TOPIC, replicas=(1, 2, 3), cleanup_policy="compact", internal_segment_bytes=4_096)
+        await coordinator_of(world, "g")
+        client = await world.client(1)
+        while _log(world, 1).segment_count < 4:
+            await commit_with(client, "g", {("t", 0): life})
+        world.slow_disk(1, 5 if life < 2 else 0)
+        world.call(1, world.broker(1).renew_group_logs)
+        await world.later(after_ms / 1_000)
+        world.slow_disk(1, 0)
+        if life < 2:
+            await world.delete_topic(OFFSETS_TOPIC)
+
+    await world.until(lambda: _log(world, 1).log_start)
 
 
 def _log(world: World, broker_id: int) -> PartitionLog:

@@ -21,9 +21,10 @@ from syncline.model.ids import OFFSETS_TOPIC, Offset
 from syncline.node.groups.port import GroupsHost, OffsetsPartition
 from syncline.node.groups.replay import batches_in_turns
 from syncline.node.groups.term import Phase, Term
+from syncline.records.batch import crc_matches
 from syncline.records.builder import BatchBuilder
 from syncline.records.errors import DecodeError
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import DamagedLogError, StorageError
 
 log = logging.getLogger("syncline.groups")
 
@@ -102,9 +103,12 @@ class LogRenewals:
         await _committed(partition, end)
         chunks = partition.read_committed_batches(0, end)
         async with aclosing(batches_in_turns(chunks, READ_PER_TURN)) as batches:
-            async for records in batches:
+            async for batch in batches:
                 _check(term, renewal)
-                for record in records:
+                if not crc_matches(*batch):
+                    # Its copy would have a checksum that matches, and replace what other replicas may have whole.
+                    raise DamagedLogError(f"offset {batch.header.base_offset} is damaged")
+                for record in batch.records():
                     if record.key is not None:
                         renewal.read(record.offset, record.key, record.value)
         count = 0

@@ -9,7 +9,9 @@ from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
 from syncline.records.buffers import Buffer
+from syncline.storage.errors import DamagedLogError
 from syncline.storage.log import PartitionLog
+from syncline.storage.segments.batch_walk import NotABatch
 from syncline.storage.segments.reading import Slice
 
 CHUNK_BYTES_MAX: Final = 1 << 20
@@ -90,7 +92,9 @@ async def _read_chunk(log: PartitionLog, offset: Offset, end: Offset) -> bytes:
     def done(result: Buffer | Exception) -> None:
         if read.done():
             return
-        if isinstance(result, Exception):
+        if isinstance(result, NotABatch):
+            read.set_exception(DamagedLogError(str(result)))
+        elif isinstance(result, Exception):
             read.set_exception(result)
         else:
             read.set_result(result)
