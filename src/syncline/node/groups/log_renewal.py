@@ -90,7 +90,7 @@ class LogRenewals:
         finally:
             term.renewal = None
         log.info(
-            "groups of %s-%s: what lies below offset %s can go, %s bytes; records that count and were copied: %s",
+            "groups of %s-%s: what lies below offset %s can go, %s bytes; copied records: %s",
             OFFSETS_TOPIC,
             term.index,
             begin,

@@ -2,7 +2,8 @@
 
 One term of a partition of that topic begins with nothing, hears of all commits that its log holds, and goes on with
 those that are made. So a coordinator that takes over has the windows that its predecessor had, and one that loses the
-partition keeps nothing that could be outdated.
+partition keeps nothing that could be outdated. Where the log was renewed, it has only the last commit of each group and
+partition from before that, so windows may be shorter until groups have committed again.
 
 Units: offsets; Unix ms of the coordinator that received the commit.
 """
