@@ -18,7 +18,7 @@ from typing import Final, TextIO
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import OFFSETS_TOPIC, TopicPartition
 from syncline.storage.errors import StorageError
 from syncline.virtual.clients.costs import CostlyClient
 from syncline.virtual.clients.workload import ConsumerClient, ProducerClient
@@ -51,6 +51,9 @@ MOVES_SHARE: Final = 0.3
 THROTTLES_SHARE: Final = 0.3
 SLOW_READ_SHARE: Final = 0.3
 UNREAD_SHARE: Final = 0.3
+RENEWALS_SHARE: Final = 0.2
+# How often coordinators look whether the logs of their groups have grown, where it is not as rarely as in life.
+RENEWALS_INTERVAL_MS: Final = "800"
 # Records are larger there, so that they are worth to be sent unread, and moves must end all the same.
 LARGE_RATE_FACTOR: Final = 50
 # Leaders that relinquish at once, again and again: safety must not depend on their patience (KIP-501).
@@ -146,6 +149,9 @@ class Simulation:
         self._sends_unread = not self._has_throttles and stream(seed, "sends-unread").random() < UNREAD_SHARE
         if self._has_moves:
             config.update(MOVES_CONFIG)
+        # Retention has nothing to delete but what a renewal leaves: segments roll, and no record is too old.
+        if stream(seed, "renewals").random() < RENEWALS_SHARE:
+            config["log.retention.check.interval.ms"] = RENEWALS_INTERVAL_MS
         if settings.with_lasting_faults:
             config["broker.session.timeout.ms"] = stream(seed, "lasting").choice(LASTING_SESSION_MS)
         self._cluster = VirtualCluster(
@@ -264,7 +270,14 @@ class Simulation:
         if loop.now_ns < seconds * SECOND:
             await asyncio.sleep((seconds * SECOND - loop.now_ns) / SECOND)
         self._judge()
+        self._count_renewed()
         await self._stop()
+
+    def _count_renewed(self) -> None:
+        groups = (host.partition(TopicPartition(OFFSETS_TOPIC, 0)) for host in self._cluster.hosts.values())
+        self._cluster.ghost.counts["renewed group logs"] = sum(
+            each is not None and each.log.log_start > 0 for each in groups
+        )
 
     def _plan(self, begin_ns: int, end_ns: int) -> tuple[Fault, ...]:
         if not self._settings.with_faults:

@@ -15,7 +15,7 @@ acknowledged record is on every member of the in-sync set).
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from syncline.model.ids import NONE, TopicPartition
+from syncline.model.ids import NONE, OFFSETS_TOPIC, TopicPartition
 from syncline.model.metadata import MetadataImage, PartitionRecord
 from syncline.virtual.host import Host
 from syncline.virtual.observers.raw_log import RawLog, StoredBatch
@@ -128,7 +128,11 @@ class Ghost:
         leader = self._leaders.setdefault((key, epoch), host.broker_id)
         if leader != host.broker_id:
             self._violated(f"S7 {key}: brokers {leader} and {host.broker_id} both lead in epoch {epoch}")
-        expected = [each.batch for each in self._committed.get(key, ()) if each.epoch < epoch]
+        partition = host.partition(key)
+        # Coordinators let the oldest records of groups go (`node/groups/log_renewal.py`); no others may be gone.
+        start = partition.log.log_start if partition is not None and key.topic == OFFSETS_TOPIC else 0
+        committed = self._committed.get(key, ())
+        expected = [each.batch for each in committed if each.epoch < epoch and each.batch.base_offset >= start]
         for batch, stored in _pairs(expected, list(self.raw(host.broker_id, key).batches())):
             if batch != stored:
                 self._violated(
