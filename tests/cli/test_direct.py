@@ -27,6 +27,12 @@ def test_next_broker_is_asked_if_one_does_not_answer(serve: Serve) -> None:
         assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
 
 
+def test_reason_is_named_in_words() -> None:
+    """As other commands do, and without the number that the system has for it."""
+    with pytest.raises(LocalClusterError, match="the connection is refused"):
+        Direct("127.0.0.1:1").ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES)
+
+
 def test_broker_that_is_paused_is_waited_for_briefly_and_asked_last_from_then_on(serve: Serve) -> None:
     """Guards: `reassign status` waited for 15 s at the first address; a paused broker there was down by then."""
     kafka = serve()

@@ -143,6 +143,7 @@ def test_broker_configuration_prints_what_differs_from_the_defaults() -> None:
             {"max.connections.per.ip.overrides": "127.0.0.1:many"},
             "Invalid value 127.0.0.1:many for configuration max.connections.per.ip.overrides: Value must be a list of",
         ),
+        ({"replica.selector.class": "x"}, r"one of: \S+RackAwareReplicaSelector, \S+LeaderSelector$"),
         ({"max.connections.per.ip.overrides": "a b:1"}, "Invalid value a b:1 for configuration max.connections.per.ip"),
         ({"max.connections.per.ip.overrides": "a:-1"}, "Invalid value a:-1 for configuration max.connections.per.ip"),
     ],

@@ -17,7 +17,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Final, NamedTuple, Self
 
-from syncline.cli.target import CONNECT_STEP_S, CONNECT_TIMEOUT_S, PORT_DEFAULT, REQUEST_TIMEOUT_S, note_silence
+from syncline.cli.target import (
+    CONNECT_STEP_S,
+    CONNECT_TIMEOUT_S,
+    PORT_DEFAULT,
+    REQUEST_TIMEOUT_S,
+    note_silence,
+    reason_in_words,
+)
 from syncline.local.layout import LocalClusterError
 from syncline.wire.api import ApiKey
 
@@ -200,7 +207,7 @@ class Direct:
                     self._late.add(place)
                     raise _in_vain(place) from None
                 if is_last or self._is_closed:
-                    raise BrokerSilentError(f"{place[0]}:{place[1]}: {error}") from None
+                    raise BrokerSilentError(f"{place[0]}:{place[1]}: {reason_in_words(str(error)) or error}") from None
             else:
                 self._late.discard(place)
                 self._is_known = True

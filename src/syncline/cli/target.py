@@ -94,7 +94,8 @@ def admin_client(bootstrap: str) -> Any:
                     note_silence(bootstrap, CONNECT_TIMEOUT_S)
                     has_noted = True
                 continue
-            why = next((f" ({words})" for phrase, words in _REASONS.items() if phrase in said), "")
+            reason = reason_in_words(said)
+            why = f" ({reason})" if reason else ""
             raise LocalClusterError(f"no broker answers at {bootstrap}{why}. Is the cluster up?") from None
     return admin
 
@@ -167,6 +168,11 @@ def sentence_of(error: Any) -> str:
     code = error.code() if hasattr(error, "code") else 0
     name = next((each.name for each in ErrorCode if each == code > 0), "")
     return f"{text} ({name})" if name and name not in text else text
+
+
+def reason_in_words(said: str) -> str | None:
+    """Return why a broker cannot be reached in our words, None if what a library said is none of the usual reasons."""
+    return next((words for phrase, words in _REASONS.items() if phrase in said), None)
 
 
 def missing_groups(errors: Iterable[Any]) -> list[str]:

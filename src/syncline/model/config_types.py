@@ -275,7 +275,7 @@ def one_of(*allowed: str) -> Check:
     def check(value: Value) -> Problem | None:
         items = value if isinstance(value, tuple) else (value,)
         bad = next((item for item in items if item not in allowed), None)
-        return None if bad is None else Problem(bad, f"String must be one of: {', '.join(allowed)}")
+        return None if bad is None else Problem(bad, f"String must be one of: {', '.join(filter(None, allowed))}")
 
     return check
 
