@@ -50,7 +50,7 @@ def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
     if fault.kind == "kill":
         say(f"killed {whom}")
         return
-    lasts = f"for {fault.left_s:g} s" if fault.left_s is not None else "until it is cleared"
+    lasts = f"for {round(fault.left_s, 1):g} s" if fault.left_s is not None else "until it is cleared"
     what = f" ({fault.what()})" if fault.what() else ""
     say(f"{fault.id}: {fault.kind} at {whom}{what}, {lasts}")
 
