@@ -59,8 +59,18 @@ class Member:
             message = self.consumer.poll(POLL_S)
             self.owned = sorted(each.partition for each in self.consumer.assignment())
             if message is not None and message.error() is None:
-                self.consumer.commit(message, asynchronous=False)
+                self._commit(message)
                 self.read.append([message.partition(), message.offset()])
+
+    def _commit(self, message: Any) -> None:
+        """Commit; again if the coordinator has just died, which this call reports now and then."""
+        while not self.leaving.is_set():
+            try:
+                self.consumer.commit(message, asynchronous=False)
+            except KafkaException:
+                time.sleep(POLL_S)
+            else:
+                return
 
     def leave(self) -> None:
         """Leave the group with a LeaveGroup request."""
