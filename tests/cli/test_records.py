@@ -185,7 +185,7 @@ def test_consumer_that_is_ended_leaves_its_group(
     """The others of a group need not wait for its session; the exit code is that of the signal."""
     put(topic, *at, given="one\n")
     group = f"readers-of-{topic}"
-    # What is ignored stays ignored, and whoever runs the tests may ignore some (`nohup`).
+    # What is ignored stays ignored, and the caller of the tests may ignore some (`nohup`).
     before = signal.signal(number, signal.SIG_DFL)
     try:
         process = subprocess.Popen(command("consume", topic, "-g", group, *at), env=ENVIRONMENT, stdout=subprocess.PIPE)
