@@ -1,6 +1,5 @@
 """Renewal: the log that is left has the same last value of each key, whatever is written meanwhile."""
 
-import time
 from typing import TypeAlias
 
 import pytest
@@ -85,21 +84,6 @@ def test_copies_come_in_parts() -> None:
         renewal.read(offset, key, bytes(size))
     parts = [[key for key, _ in part] for part in iter(lambda: renewal.take(9), ())]
     assert parts == [[b"d"], [b"c"], [b"b", b"a"]]
-
-
-def test_each_copy_costs_the_same_however_many_there_are() -> None:
-    """A part is made in one turn of the event loop."""
-
-    def cost_s(count: int) -> float:
-        renewal = Renewal(Offset(count))
-        for offset in range(count):
-            renewal.read(offset, b"%d" % offset, b"")
-        began_s = time.process_time()
-        while renewal.take(100):
-            pass
-        return (time.process_time() - began_s) / count
-
-    assert cost_s(60_000) < 10 * cost_s(2_000)
 
 
 def test_nothing_is_read_after_the_first_copy() -> None:
