@@ -286,7 +286,7 @@ class Faults:
 
 
 def _check_seconds(seconds: object, what: str, ms_max: int) -> None:
-    """Raise LocalClusterError unless this is a number of seconds, more than none and at most `ms_max`; None is well."""
+    """Raise LocalClusterError unless this is a number of seconds, above 0 and at most `ms_max` ms, or None."""
     if seconds is None:
         return
     if not isinstance(seconds, int | float):

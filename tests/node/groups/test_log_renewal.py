@@ -24,6 +24,16 @@ async def renewed(broker: StandInBroker, partition: MemoryPartition) -> None:
     await asyncio.sleep(1)
 
 
+async def begun(broker: StandInBroker) -> MemoryPartition:
+    """Commit 7, begin to renew a log that holds nothing else, and return its partition."""
+    await commit(broker, 7)
+    partition = broker.led()
+    partition.finished_end = partition.log_end
+    broker.groups.renewals.begin()
+    await asyncio.sleep(0)
+    return partition
+
+
 async def taken_over(broker: StandInBroker, group_id: str = "g") -> None:
     """Let another term read what is left of the log."""
     index = broker.groups.partition_of(group_id)
@@ -117,11 +127,7 @@ def test_the_log_stays_when_a_write_fails_meanwhile() -> None:
     """The key that it would have written has no newer record then."""
 
     async def story(broker: StandInBroker) -> None:
-        await commit(broker, 7)
-        partition = broker.led()
-        partition.finished_end = partition.log_end
-        broker.groups.renewals.begin()
-        await asyncio.sleep(0)
+        partition = await begun(broker)
         partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
         refused = await commit(broker, 8)
         partition.refusal = ErrorCode.NONE
@@ -138,11 +144,7 @@ def test_the_log_stays_until_the_commits_that_came_meanwhile_are_committed() -> 
     """They have no copies of what was before, and may still be lost with the leadership."""
 
     async def story(broker: StandInBroker) -> None:
-        await commit(broker, 7)
-        partition = broker.led()
-        partition.finished_end = partition.log_end
-        broker.groups.renewals.begin()
-        await asyncio.sleep(0)
+        partition = await begun(broker)
         partition.is_committing = False
         waiting = commit(broker, 8)
         await asyncio.sleep(1)

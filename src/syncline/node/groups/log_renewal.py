@@ -33,7 +33,7 @@ GROWTH: Final = 2
 BYTES_PER_WRITE_MAX: Final = 16 << 10
 # Some 1 to 2 ms of work: unlike a new coordinator, this one has time.
 READ_PER_TURN: Final = 100
-# A high watermark that stands still for so long ends a renewal: other logs wait for it.
+# The coordinator gives a renewal up after waiting so long for the high watermark, and goes on with the next log.
 STALL_S: Final = 10.0
 
 

@@ -32,7 +32,7 @@ _HELD_SHARE: Final = 8
 SPARE_BYTES_MIN: Final = 64 << 20
 # Windows of readers that are looked at again with each new window.
 _LOOKS: Final = 4
-# So many windows are not worth looking for those whose files are closed.
+# With fewer windows, a look for those whose files are closed is not worth its time.
 _SWEPT_MIN: Final = 64
 # Logs that start write-out after one append, the one that has waited longest first: thousands would take milliseconds.
 _LOGS_AT_ONCE: Final = 32
@@ -81,7 +81,7 @@ class WriteBehind:
         # Which of them is looked at next.
         self._held_at = 0
         self._held_bytes = 0
-        # At how many windows those are forgotten whose files are closed: at each one, it would take quadratic time.
+        # The number of windows at which to look for closed files next: looking at each new one takes quadratic time.
         self._sweep_at = _SWEPT_MIN
         self._since_period = 0
         # Counts periods: while logs that are led get a quarter of `spare_bytes`.
