@@ -1,6 +1,7 @@
 """The follower's half of a fetch session."""
 
 from syncline.core.fetching.fetcher import LISTED_MAX, Fetcher, FetchRequestPlan
+from syncline.core.fetching.limits import RECORD_ROWS_MAX
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition
 from syncline.core.replication.leader_epochs import EpochCache, EpochEnd
 from syncline.core.replication.truncation import TruncationMode
@@ -163,6 +164,31 @@ def test_request_lists_no_more_than_either_side_works_on_at_once() -> None:
     assert (forgets.listed, forgets.forgotten, forgets.is_partial) == ([], keys[:LISTED_MAX], True)
     assert (last[0].listed, last[0].forgotten, last[0].is_partial) == ([], keys[LISTED_MAX : 2 * LISTED_MAX], True)
     assert request(fetcher).forgotten == keys[2 * LISTED_MAX : -5]
+
+
+def test_what_came_with_records_is_listed_before_what_waits_to_be_listed() -> None:
+    """The leader sends the same records with each answer until then; the others get the rest of the request."""
+    fetcher: Fetcher[str] = Fetcher()
+    followers = {f"t-{i}": partition() for i in range(3 * LISTED_MAX)}
+    for key, follower in followers.items():
+        fetcher.add(key, follower)
+    keys = list(followers)
+    request(fetcher)
+    fetcher.answered(77)
+    with_records = keys[LISTED_MAX - RECORD_ROWS_MAX : LISTED_MAX]
+    for key in with_records:
+        followers[key].appended(log_end=1, log_start=0, latest_epoch=5, leader_high_watermark=0)
+        fetcher.processed(key)
+        fetcher.touch(key)
+    second = request(fetcher)
+    fetcher.answered(77)
+
+    new_ones = keys[LISTED_MAX : 2 * LISTED_MAX - RECORD_ROWS_MAX]
+    assert second.listed == [
+        *((key, ask(1)._replace(last_fetched_epoch=5)) for key in with_records),
+        *((key, ask(0)) for key in new_ones),
+    ]
+    assert [key for key, _ in request(fetcher).listed] == keys[2 * LISTED_MAX - RECORD_ROWS_MAX :][:LISTED_MAX]
 
 
 def test_what_is_yet_to_be_listed_begins_the_next_session_when_this_one_is_empty() -> None:

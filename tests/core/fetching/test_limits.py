@@ -52,6 +52,25 @@ def test_limits_count_down_over_partitions() -> None:
     assert budget.grant(1000).max_bytes == 50
 
 
+def test_partitions_with_records_count_and_others_do_not() -> None:
+    """A follower's next request lists so many; of what it does not list it would get the same records again."""
+    budget = FetchBudget(1000, rows_max=2)
+
+    assert [read(budget, 1000, each) for each in ([], [100], [], [100], [100], [])] == [0, 100, 0, 100, 0, 0]
+    assert budget.is_spent
+
+
+def test_budget_is_spent_when_no_partition_can_return_records() -> None:
+    """Not before the first batch, which comes whole."""
+    budget = FetchBudget(0)
+    states = [budget.is_spent]
+    read(budget, 50, [94])
+    states.append(budget.is_spent)
+
+    assert states == [False, True]
+    assert FetchBudget(0, has_room=False).is_spent
+
+
 def test_negative_limit_is_the_error_of_the_first_partition_only() -> None:
     """Later partitions have no budget left; their limit is zero."""
     budget = FetchBudget(-1)

@@ -5,7 +5,8 @@ what it last sent for each partition; a request lists only partitions for which
 the follower now wants something else, and forgets those to leave out. As on the
 server, the work is proportional to the number of changes, not of partitions.
 Nor does one request list everything, if thousands change at once: the next ones list
-the rest, so that neither side works on one of them for long.
+the rest, so that neither side works on one of them for long. What the last answer had records of comes first: until it
+is listed again, the leader sends the same records with each answer.
 
 Units: times in ms of the node's monotonic clock.
 Invariants: one request in flight; a partition that backs off, compares, truncates, failed or
@@ -14,8 +15,10 @@ Source: KIP-227, KIP-73 (throttling by leaving out), KIP-279 (questions before f
 """
 
 from collections.abc import Hashable
+from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from syncline.core.fetching.limits import RECORD_ROWS_MAX
 from syncline.core.fetching.session import NO_SESSION_ID, OPENING_EPOCH, SESSION_EPOCH_MAX
 from syncline.core.replication.follower import EpochQuestion, FetchAsk, FollowerPartition, FollowerPhase
 from syncline.model.errors import ErrorCode
@@ -24,8 +27,8 @@ from syncline.model.tables import shrink
 Key = TypeVar("Key", bound=Hashable)
 
 _FULL: Final = OPENING_EPOCH
-# What one request lists, and what it forgets, at most.
-LISTED_MAX: Final = 50
+# What one request lists, and what it forgets, at most: all of which one answer has records, and as many others.
+LISTED_MAX: Final = 2 * RECORD_ROWS_MAX
 
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
@@ -48,6 +51,7 @@ class Fetcher(Generic[Key]):
     """The partitions followed from one leader, and the session with it."""
 
     __slots__ = (
+        "_advanced",
         "_backing_off",
         "_changed",
         "_comparing",
@@ -64,6 +68,8 @@ class Fetcher(Generic[Key]):
         self._partitions: dict[Key, FollowerPartition] = {}
         self._sent: dict[Key, FetchAsk] = {}
         # Dicts as ordered sets: the order of a set is not deterministic.
+        # What the latest answers had records of; it is listed before all else that has changed.
+        self._advanced: dict[Key, None] = {}
         self._changed: dict[Key, None] = {}
         self._held: dict[Key, None] = {}
         # What a throttle leaves to partitions that it does not hold.
@@ -106,7 +112,8 @@ class Fetcher(Generic[Key]):
 
     def touch(self, key: Key) -> None:
         """Look at the partition when making the next request: its state changed."""
-        self._changed[key] = None
+        if key not in self._advanced:
+            self._changed[key] = None
 
     def restated(self, key: Key) -> None:
         """Look at the partition again: it may be in another phase."""
@@ -140,11 +147,11 @@ class Fetcher(Generic[Key]):
         return self._sent.get(key)
 
     def processed(self, key: Key) -> None:
-        """Put the partition last in the next full request: it was served."""
+        """List the partition first in the next request, and last in the next full one: it was served."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
             self._partitions[key] = partition
-            self._changed[key] = None
+            self._advanced[key] = None
 
     def next_wake_ms(self) -> int | None:
         """Return when the first back-off ends, None when nothing backs off."""
@@ -183,7 +190,7 @@ class Fetcher(Generic[Key]):
         listed: list[tuple[Key, FetchAsk]] = []
         forgotten: list[Key] = []
         later: list[Key] = []
-        keys = iter(self._partitions if is_full else self._changed)
+        keys = iter(self._partitions if is_full else chain(self._advanced, self._changed))
         for key in keys:
             ask = self._wanted(key, now_ms)
             known = self._sent.get(key)
@@ -198,6 +205,7 @@ class Fetcher(Generic[Key]):
                 listed.append((key, ask))
                 if len(listed) == LISTED_MAX and self._has_session:
                     later.extend(keys)
+        self._advanced.clear()
         self._changed.clear()
         if forgotten:
             shrink(self._sent)

@@ -81,6 +81,7 @@ class SessionPartition:
         "gate",
         "is_follower",
         "is_pending",
+        "is_unproved",
         "key",
         "last_fetched_epoch",
         "log_start",
@@ -103,6 +104,8 @@ class SessionPartition:
         self.change_count = 0
         self.looked_change_count = 0
         self.is_pending = False
+        # Whether the reader's latest request for it proves progress that is not counted yet.
+        self.is_unproved = True
         # The quota that holds it back.
         self.gate: object | None = None
         self.target: object | None = None
@@ -141,6 +144,7 @@ class SessionPartition:
 
     def ask(self, spec: FetchSpec) -> None:
         """Store the reader's new request."""
+        self.is_unproved = True
         (self.fetch_offset, self.max_bytes, self.log_start, self.current_leader_epoch, self.last_fetched_epoch) = spec
 
     def follow(self, clock: SessionClock) -> None:

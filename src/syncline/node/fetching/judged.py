@@ -61,6 +61,14 @@ def lacks_records(entries: Iterable[SessionPartition]) -> bool:
     return False
 
 
+def without_records(entries: Iterable[SessionPartition]) -> list[SessionPartition]:
+    """Return those of a follower's entries that are looked at when the answer has all the records that it can have.
+
+    There may be thousands that wait for records. They wait for the next answer.
+    """
+    return [entry for entry in entries if entry.is_unproved or not lacks_records((entry,))]
+
+
 def must_answer(fetch: FetchRequest, partition_count: int, row_count: int, sums: Judged) -> bool:
     """Return whether a fetch is answered after its first look; `row_count` of its partitions were looked at."""
     are_all_bad = row_count > 0 and not sums.good_count and partition_count <= row_count

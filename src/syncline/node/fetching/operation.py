@@ -16,14 +16,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syncline.core.fetching.delayed import fetch_ready
-from syncline.core.fetching.limits import FetchBudget
+from syncline.core.fetching.limits import RECORD_ROWS_MAX, FetchBudget
 from syncline.core.fetching.session import NO_SESSION_ID, FetchContext, SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry, PendingRequest
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import BrokerId, Offset
 from syncline.node.fetching.answer import CONSUMER, answer
 from syncline.node.fetching.caught_up import caught_up
-from syncline.node.fetching.judged import NOTHING, has_news, judged, lacks_records, may_not_wait, must_answer
+from syncline.node.fetching.judged import (
+    NOTHING,
+    has_news,
+    judged,
+    lacks_records,
+    may_not_wait,
+    must_answer,
+    without_records,
+)
 from syncline.node.fetching.positions import note_positions
 from syncline.node.fetching.progress import report_progress
 from syncline.node.fetching.reader import PartitionReader
@@ -224,6 +232,7 @@ class FetchOperation:
             room_bytes = self._request.connection.holding.answer_bytes_max()
         budget = FetchBudget(
             min(self._fetch.max_bytes, self._serving.configs.broker.fetch_max_bytes, room_bytes),
+            rows_max=RECORD_ROWS_MAX if self._fetch.replica_id >= 0 and self._context.session_id else None,
             has_room=room_bytes > 0,
         )
         if self._serving.throttle.is_active and self._fetch.replica_id >= 0:
@@ -251,7 +260,9 @@ class FetchOperation:
 
     def _look_in_steps(self, entries: Sequence[SessionPartition], budget: FetchBudget) -> "Steps":
         rows = self._rows = []
-        for some in in_parts(entries, PARTITIONS_PER_STEP):
+        may_skip = self._fetch.replica_id >= 0 and self._throttled is None
+        for part in in_parts(entries, PARTITIONS_PER_STEP):
+            some = without_records(part) if may_skip and budget.is_spent else part
             rows += [self._reader.read(entry, budget, self, is_first_look=self._is_first_look) for entry in some]
             yield
         assert rows is self._rows, f"{len(rows)} partitions were looked at twice"

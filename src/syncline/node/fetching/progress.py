@@ -23,6 +23,7 @@ def report_progress(
     `log_end` and `leader_epoch` are from before the read; `taken_up_ms` is when the fetch came, `pending` what was
     registered of a slow read (KIP-501).
     """
+    entry.is_unproved = False
     leader = partition.leader
     if leader is None:
         return
