@@ -65,7 +65,7 @@ bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands w
 bench-floors: $(VENV)/.dev ## small requests beside Apache Kafka and a cluster that only passes bytes on, into docs/performance.md (needs Java and Maven; 10 minutes)
 	$(BIN)/python -m benchmarks.floors --write $(ARGS)
 
-bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 5 minutes)
+bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 10 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
 
 bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector, into docs/performance.md (needs Java and Maven; about 5 minutes)

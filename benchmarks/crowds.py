@@ -1,11 +1,14 @@
 """Many of everything: 10,000 partitions, 5,000 connections, 1,000 consumers, and what each costs the brokers.
 
-    python -m benchmarks.crowds [--only partitions connections consumers] [--no-kafka] [--write]
+    python -m benchmarks.crowds [--only partitions spread connections consumers] [--no-kafka] [--write]
 
 partitions   Three brokers with 10,000 partitions of three replicas, to each of which one producer writes: once, and
              then again. How long the loops are held is the brokers' own metric, as far as a broker worked in a hold
              (`syncline_event_loop_own_hold_seconds`), which knows it up to the bound of its bucket. At last, what they
              take at rest.
+spread       A record to each of 2,000 partitions of three replicas, by one producer, acks=all: how long that takes, and
+             the brokers' processor time. The first round, which makes the files, does not count; the others' median does.
+             Beside it stands Apache Kafka.
 connections  5,000 connections to one broker, each of which has asked once, as clients do. Compared are its resident
              memory before, meanwhile, and after they have closed.
 consumers    1,000 consumers with a connection and a fetch session each, at the end of the log of one broker. Each asks
@@ -19,6 +22,7 @@ import argparse
 import resource
 import selectors
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -44,6 +48,8 @@ from syncline.wire.frames import frame_request
 PARTITIONS: Final = 10_000
 CONNECTIONS: Final = 5_000
 CONSUMERS: Final = 1_000
+SPREAD_PARTITIONS: Final = 2_000
+SPREAD_ROUNDS: Final = 5
 RECORD_BYTES: Final = 100
 TOPIC: Final = "crowd"
 HOLD_MS_MAX: Final = 10.0
@@ -107,12 +113,7 @@ def many_partitions() -> list[Figure]:
             admin.create_topics([topic], request_timeout=60, operation_timeout=60)[TOPIC].result()
 
         def produce() -> None:
-            producer = Producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "log_level": 0})
-            for partition in range(PARTITIONS):
-                producer.produce(TOPIC, bytes(RECORD_BYTES), partition=partition)
-                producer.poll(0)
-            if producer.flush(PATIENCE_S):
-                raise RuntimeError("some records were not acknowledged")
+            _produce_to_each(peer, PARTITIONS)
 
         measured("10,000 partitions created", create)
         measured("one record to each, by one producer", produce)
@@ -123,6 +124,42 @@ def many_partitions() -> list[Figure]:
         return figures
     finally:
         peer.stop(rest_s=0)
+
+
+def _produce_to_each(peer: Peer, partitions: int) -> None:
+    """Write one record to each partition, and wait for all acknowledgements."""
+    producer = Producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "log_level": 0})
+    for partition in range(partitions):
+        producer.produce(TOPIC, bytes(RECORD_BYTES), partition=partition)
+        producer.poll(0)
+    if producer.flush(PATIENCE_S):
+        raise RuntimeError("some records were not acknowledged")
+
+
+def records_spread_wide(*, is_beside_kafka: bool) -> list[Figure]:
+    """Write to 2,000 partitions of three replicas, again and again."""
+    figures = []
+    for start in (start_syncline, start_kafka) if is_beside_kafka else (start_syncline,):
+        peer = start(3)
+        try:
+            admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+            topic = NewTopic(TOPIC, SPREAD_PARTITIONS, 3)
+            admin.create_topics([topic], request_timeout=60, operation_timeout=60)[TOPIC].result()
+            _produce_to_each(peer, SPREAD_PARTITIONS)
+            took_s, cpu_s = [], []
+            for _ in range(SPREAD_ROUNDS):
+                time.sleep(3)
+                began_s, cpu_before_s = time.monotonic(), peer.cpu_s()
+                _produce_to_each(peer, SPREAD_PARTITIONS)
+                took_s.append(time.monotonic() - began_s)
+                cpu_s.append(peer.cpu_s() - cpu_before_s)
+            print(f"{peer.name}: {', '.join(f'{each:.2f} s' for each in took_s)}", flush=True)
+            name = f"one record to each of {SPREAD_PARTITIONS:,} partitions x 3, {peer.name}"
+            figures.append(Figure(name, statistics.median(took_s), "s"))
+            figures.append(Figure("the same: brokers' processor time", statistics.median(cpu_s), "s"))
+        finally:
+            peer.stop()
+    return figures
 
 
 def many_connections() -> list[Figure]:
@@ -204,7 +241,7 @@ def _waiters(bootstrap: str) -> Iterator[None]:
             waiting.kill()
 
 
-PARTS: Final = ("partitions", "connections", "consumers")
+PARTS: Final = ("partitions", "spread", "connections", "consumers")
 
 
 def wait_at(bootstrap: str) -> None:
@@ -298,6 +335,7 @@ def main() -> int:
         kafka_jars()
     measure: Mapping[str, Callable[[], list[Figure]]] = {
         "partitions": many_partitions,
+        "spread": lambda: records_spread_wide(is_beside_kafka=not options.no_kafka),
         "connections": many_connections,
         "consumers": lambda: many_consumers(is_beside_kafka=not options.no_kafka),
     }
