@@ -8,6 +8,7 @@ import pytest
 from syncline.model.errors import RequestError
 from syncline.model.ids import Offset
 from syncline.records.batch import BatchHeader
+from syncline.storage.errors import DamagedLogError
 from syncline.storage.log import PartitionLog
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.segments.reading import Search, Slice
@@ -129,6 +130,20 @@ def test_cold_read_becomes_a_search_that_a_worker_does(disk: RecordingDisk, log:
 
     assert isinstance(results[0], bytes)
     assert BatchHeader.parse(results[0]).base_offset == 2
+
+
+def test_read_of_a_file_that_became_shorter_is_an_error(disk: RecordingDisk, log: PartitionLog) -> None:
+    """Guards: the loop looked for a header in what came, failed, and never answered the request."""
+    append(log)
+    plan = log.read_plan(Offset(0), 10_000, log.log_end)
+    assert isinstance(plan, Slice)
+    disk.image.contents[disk.inode(log.segments[0].path(".log"))][40:] = b""
+    results: list[object] = []
+
+    plan.read_later(results.append)
+    disk.pump()
+
+    assert [type(result) for result in results] == [DamagedLogError]
 
 
 def test_read_finds_its_way_when_the_index_is_damaged(disk: RecordingDisk, directory: LogDirectory) -> None:

@@ -47,11 +47,19 @@ class Slice(NamedTuple):
         return b"" if self.file is None else self.file.read(self.position_bytes, self.size_bytes)
 
     def read_later(self, done: Callable[[Buffer | Exception], None], report: ReadReport | None = None) -> None:
-        """Read in a worker. Not for an empty slice, which needs no worker."""
+        """Read in a worker; `done` gets all of the bytes or an error. Not for an empty slice, which needs no worker."""
         assert self.file is not None, "an empty slice has nothing to read later"
         if report is not None:
             report.located(self.base_bytes, self.position_bytes)
-        self.file.read_later(self.position_bytes, self.size_bytes, done, report)
+
+        def read(result: Buffer | Exception) -> None:
+            # Whoever looked for a header in too few bytes would fail, and its request would get no answer.
+            if not isinstance(result, Exception) and len(result) != self.size_bytes:
+                place = f"position {self.position_bytes}"
+                result = DamagedLogError(f"{self.size_bytes} bytes expected at {place}, {len(result)} are there")
+            done(result)
+
+        self.file.read_later(self.position_bytes, self.size_bytes, read, report)
 
 
 EMPTY = Slice(None, 0, 0, 0)
