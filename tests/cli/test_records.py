@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from syncline.records.batch import BatchHeader, iterate
 from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refusal, refused, run, succeed
+from tests.cluster import LocalCluster
 from tests.patience import until
 
 pytestmark = pytest.mark.process
@@ -140,6 +142,56 @@ def test_group_goes_on_where_it_stopped(topic: str, at: tuple[str, str]) -> None
     assert len(first) == 4
     assert sorted(first + second, key=int) == [str(number) for number in range(10)]
     assert "--group reads all partitions" in refusal("consume", topic, "-g", "g", "-p", "0", *at)
+
+
+def _flip(data: bytearray, position: int, header: BatchHeader) -> bytearray:
+    data[position + header.size_bytes - 2] ^= 4
+    return data
+
+
+def _lengthen(data: bytearray, position: int, _header: BatchHeader) -> bytearray:
+    data[position + 8 : position + 12] = (1 << 30).to_bytes(4)
+    return data
+
+
+def _cut(data: bytearray, position: int, _header: BatchHeader) -> bytearray:
+    return data[: position + 10]
+
+
+@pytest.mark.parametrize(
+    ("damage", "shown", "said", "more"),
+    [
+        pytest.param(_flip, "0\n", "the batch at offset 1 is damaged", (), id="wrong-checksum"),
+        pytest.param(_lengthen, "0\n", "from offset 1 on: the batch that its leader", (), id="wrong-length"),
+        # A broker reads several batches at once, and what it cannot read whole it does not serve.
+        pytest.param(_cut, "", "cannot read what is there from its disk", ("--timeout", "1"), id="short-file"),
+    ],
+)
+def test_batch_that_is_damaged_in_every_copy_is_named(
+    make_topic: Callable[..., str],
+    at: tuple[str, str],
+    three_brokers: LocalCluster,
+    damage: Callable[[bytearray, int, BatchHeader], bytearray],
+    shown: str,
+    said: str,
+    more: tuple[str, ...],
+) -> None:
+    """What is before it is shown, then the command ends with one sentence, also if the client library says nothing."""
+    topic = make_topic()
+    for number in range(3):
+        put(topic, *at, given=f"{number}\n")
+    (segment,) = three_brokers.directory.glob(f"broker-*/{topic}-0/*.log")
+    before = segment.read_bytes()
+    _, (position, header), _ = iterate(memoryview(before), 0, len(before))
+    segment.write_bytes(damage(bytearray(before), position, header))
+    try:
+        ran = run("consume", topic, "--until", "end", *more, *at)
+    finally:
+        segment.write_bytes(before)
+
+    assert (ran.returncode, ran.stdout) == (1, shown), ran.stderr
+    assert f"{topic}-0" in ran.stderr
+    assert said in ran.stderr.splitlines()[-1]
 
 
 def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:

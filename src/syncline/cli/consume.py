@@ -4,9 +4,11 @@ Into a pipe or file, lines are the bytes of the records. On a terminal,
 unprintable characters are escaped, so that a record cannot control it.
 """
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -26,6 +28,7 @@ from syncline.cli.target import (
     offsets,
     sentence_of,
 )
+from syncline.cli.unreadable import PATIENCE_S, Unreadable, unreadable
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
@@ -33,6 +36,8 @@ POLL_S = 0.2
 BATCH = 500
 # To join a group takes some seconds: the first members wait for others (`group.initial.rebalance.delay.ms`).
 JOIN_S = 10.0
+# How long nothing may arrive before partitions are asked why. What they say twice does not pass by itself.
+SILENCE_S = 5.0
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +57,10 @@ class Reading:
     as_json: bool
     # The end of each unfinished partition; None: no end.
     stops: dict[int, int] | None = None
+    # The offset that is due in each partition, where the group has not committed another one.
+    places: dict[int, int] = field(default_factory=dict)
+    # What was said last of partitions that give nothing.
+    unreadable: list[Unreadable] = field(default_factory=list)
     shown: int = 0
     # The offset after the last record shown, of partitions with something to commit.
     to_commit: dict[int, int] = field(default_factory=dict)
@@ -123,12 +132,18 @@ def consume(
             raise no_partition(topic, partition, len(partitions))
         partitions = [partition]
     reading = Reading(topic, group, limit, timeout_s, keys, as_json)
+
+    def look(*, is_last: bool) -> None:
+        _look_why(consumer, reading, servers, admin, is_last=is_last)
+
     consumer = Consumer(
         client_config(
             servers,
             **{
                 "group.id": group or "syncline-cli",
                 "enable.auto.commit": False,
+                # Else damaged records would be shown as if they were what producers sent.
+                "check.crcs": True,
                 "auto.offset.reset": "latest" if start == "latest" else "earliest",
                 # A partition may end before --until, if the group has no new records in it, or if it has none at all.
                 "enable.partition.eof": until is not None,
@@ -140,7 +155,7 @@ def consume(
         try:
             _start(consumer, admin, reading, partitions, start, stop)
             while not reading.is_done:
-                if not _show_some(consumer, reading):
+                if not _show_some(consumer, reading, look):
                     break
         finally:
             # A group waits a whole session for a member that does not leave it.
@@ -174,12 +189,13 @@ def _start(
     highs = {place[1]: high for place, high in offsets(admin, places, OffsetSpec.latest()).items()}
     if stop is not None:
         reading.stops = dict.fromkeys(partitions, stop) if isinstance(stop, int) else dict(highs)
+    reading.places = dict(highs if start == "latest" else lows)
     if reading.group is not None:
         reading.assigned_s = None
         guarded("cannot join the group", lambda: consumer.subscribe([reading.topic], on_assign=reading.joined))
         return
     if isinstance(start, int):
-        starts = dict.fromkeys(partitions, start)
+        starts = reading.places = dict.fromkeys(partitions, start)
         for index in partitions:
             if not lows[index] <= start <= highs[index]:
                 raise LocalClusterError(
@@ -187,18 +203,18 @@ def _start(
                     f"(exclusive).{'' if len(partitions) == 1 else ' --partition chooses one partition.'}"
                 )
     else:
-        starts = highs if start == "latest" else lows
+        starts = reading.places
     consumer.assign([TopicPartition(reading.topic, index, offset) for index, offset in starts.items()])
     if reading.stops is not None:
         reading.stops = {index: end for index, end in reading.stops.items() if starts[index] < end}
 
 
-def _show_some(consumer: Any, reading: Reading) -> bool:
+def _show_some(consumer: Any, reading: Reading, look: Callable[..., None]) -> bool:
     """Show records that have arrived; return False if none arrived within --timeout."""
     from confluent_kafka import KafkaError
 
     wait_s = POLL_S if reading.timeout_s is None else min(POLL_S, reading.timeout_s)
-    began_s = time.monotonic()
+    began_s = looked_s = time.monotonic()
     while True:
         # Polling for many records would wait for all of them, or until the timeout.
         messages = consumer.consume(1, wait_s)
@@ -207,8 +223,13 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
             messages += consumer.consume(wanted - 1, 0) if wanted > 1 else []
             break
         if reading.is_idle_since(began_s):
+            look(is_last=True)
             return False
+        if reading.assigned_s is not None and time.monotonic() - looked_s >= SILENCE_S:
+            look(is_last=False)
+            looked_s = time.monotonic()
     lines: list[bytes] = []
+    failure: LocalClusterError | None = None
     for message in messages:
         error = message.error()
         if error is None:
@@ -216,17 +237,64 @@ def _show_some(consumer: Any, reading: Reading) -> bool:
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             _end(reading.stops, message)
         elif error.fatal() or not error.retriable():
-            raise LocalClusterError(f"cannot consume: {sentence_of(error)}")
+            failure = _failure(message, error)
+            break
     if lines:
         sys.stdout.buffer.write(b"".join(lines))
         sys.stdout.buffer.flush()
         _commit(consumer, reading)
+    if failure is not None:
+        raise failure
     return True
+
+
+def _failure(message: Any, error: Any) -> LocalClusterError:
+    """Return what ends the command: an error that does not pass, and of which partition."""
+    from confluent_kafka import KafkaError
+
+    where = "" if message.topic() is None else f" {message.topic()}-{message.partition()}"
+    if error.code() == KafkaError._BAD_MSG:  # noqa: SLF001 - its public name
+        return LocalClusterError(
+            f"cannot consume{where}: the batch at offset {message.offset()} is damaged: {error.str()}. "
+            f"{_behind(message.partition())}"
+        )
+    return LocalClusterError(f"cannot consume{where}: {sentence_of(error)}")
+
+
+def _behind(partition: int) -> str:
+    return f"`--partition {partition} --from OFFSET` reads what is behind it."
+
+
+def _look_why(consumer: Any, reading: Reading, servers: str, admin: Any, *, is_last: bool) -> None:
+    """Say of which partitions nothing can be read; `LocalClusterError` if a batch is damaged, and stays so."""
+    before = reading.unreadable
+    reading.unreadable = found = unreadable(servers, admin, reading.topic, _due(consumer, reading))
+    for each in found:
+        what = f"nothing can be read of {reading.topic}-{each.partition} from offset {each.offset} on: {each.why}"
+        if each.is_damage and (is_last or each in before):
+            raise LocalClusterError(f"{what}. {_behind(each.partition)}")
+        if each not in before:
+            print(f"syncline: {what}; waiting (Ctrl-C stops)", file=sys.stderr)
+
+
+def _due(consumer: Any, reading: Reading) -> dict[int, int]:
+    """Return the offset that is due in each unfinished partition that this command reads."""
+    from confluent_kafka import KafkaException
+
+    assigned = consumer.assignment()
+    places = dict(reading.places)
+    if reading.group is not None:
+        with contextlib.suppress(KafkaException):
+            committed = consumer.committed(assigned, timeout=PATIENCE_S)
+            places |= {each.partition: each.offset for each in committed if each.offset >= 0}
+    unfinished = [each.partition for each in assigned if reading.stops is None or each.partition in reading.stops]
+    return {index: places[index] for index in sorted(unfinished) if index in places}
 
 
 def _take(message: Any, reading: Reading, lines: list[bytes]) -> None:
     """Show a record, unless it lies beyond the end."""
     index, offset = message.partition(), message.offset()
+    reading.places[index] = offset + 1
     if reading.stops is not None:
         stop = reading.stops.get(index)
         if stop is None or offset + 1 >= stop:

@@ -31,6 +31,8 @@ from syncline.wire.api import ApiKey
 CLIENT_ID: Final = "syncline-cli"
 # The newest version of each message that this command understands.
 _NEWEST: Final = {
+    # Later ones name topics by their ids.
+    ApiKey.FETCH: 12,
     ApiKey.METADATA: 12,
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
@@ -41,7 +43,8 @@ _NEWEST: Final = {
 }
 # How long to wait for a broker that did not answer in time before.
 LATE_AGAIN_S: Final = 1.0
-_OLDEST: Final = {ApiKey.METADATA: 9, ApiKey.DESCRIBE_CONFIGS: 1, ApiKey.DESCRIBE_LOG_DIRS: 1}
+# The first flexible one of FETCH.
+_OLDEST: Final = {ApiKey.FETCH: 4, ApiKey.METADATA: 9, ApiKey.DESCRIBE_CONFIGS: 1, ApiKey.DESCRIBE_LOG_DIRS: 1}
 
 
 class BrokerSilentError(LocalClusterError):

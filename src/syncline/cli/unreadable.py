@@ -1,0 +1,109 @@
+"""Why a partition gives no records: its next batch is damaged, its leader cannot read it, or it has no leader.
+
+The client library asks again for ever, and says nothing: of what no broker can send it knows only that it did not
+come. So the leader is asked once more, without the library, for the batch that is due.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from syncline.cli.direct import BrokerSilentError, Direct
+from syncline.model.errors import ErrorCode
+from syncline.wire.api import ApiKey
+
+# How long a broker is waited for. One that is silent is another trouble, which may pass.
+PATIENCE_S: Final = 2.0
+_NO_SESSION: Final = -1
+# As much as the library asks for of one partition.
+_AT_ONCE_BYTES: Final = 1_048_576
+
+
+class Unreadable(NamedTuple):
+    """A partition that gives nothing, the offset that is due, and the reason in words."""
+
+    partition: int
+    offset: int
+    why: str
+    # Whether records are lost unless another copy comes back; else somebody may only be late.
+    is_damage: bool
+
+
+def unreadable(bootstrap: str, admin: Any, topic: str, places: Mapping[int, int]) -> list[Unreadable]:
+    """Return which of these partitions cannot be read from their offsets on, as far as brokers answer in time."""
+    from confluent_kafka import KafkaException
+
+    try:
+        # The topic exists: asking for it alone makes none.
+        metadata = admin.list_topics(topic, timeout=PATIENCE_S)
+    except KafkaException:
+        return []
+    found = []
+    led: dict[int, dict[int, int]] = {}
+    for partition, offset in places.items():
+        known = metadata.topics[topic].partitions.get(partition)
+        if known is None or known.leader not in metadata.brokers:
+            found.append(Unreadable(partition, offset, "it has no leader", is_damage=False))
+        else:
+            led.setdefault(known.leader, {})[partition] = offset
+    with Direct(bootstrap, PATIENCE_S) as cluster:
+        cluster.learn({each.id: (each.host, each.port) for each in metadata.brokers.values()})
+        for leader, asked in led.items():
+            found += _refused(cluster, leader, topic, asked)
+    return sorted(found)
+
+
+def _refused(cluster: Direct, leader: int, topic: str, places: Mapping[int, int]) -> list[Unreadable]:
+    partitions = [
+        # At least one whole batch comes, however long. What cannot be read is refused as it is to the library.
+        {
+            "partition": partition,
+            "current_leader_epoch": -1,
+            "fetch_offset": offset,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": _AT_ONCE_BYTES,
+        }
+        for partition, offset in places.items()
+    ]
+    fields = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        # A batch of each, also if the first ones are long.
+        "max_bytes": (1 << 31) - 1,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": _NO_SESSION,
+        "topics": [{"topic": topic, "partitions": partitions}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    try:
+        answer = cluster.ask_broker(leader, ApiKey.FETCH, fields)
+    except BrokerSilentError:
+        return []
+    found = []
+    for row in (each for topic_row in answer.responses for each in topic_row.partitions):
+        why = _what_is_wrong(leader, row)
+        if why is not None:
+            found.append(Unreadable(row.partition_index, places[row.partition_index], why, is_damage=True))
+    return found
+
+
+def _what_is_wrong(leader: int, row: Any) -> str | None:
+    from syncline.records.batch import crc_matches, iterate
+    from syncline.records.errors import DecodeError
+
+    if int(row.error_code) == ErrorCode.KAFKA_STORAGE_ERROR:
+        return f"its leader, broker {leader}, cannot read what is there from its disk (KAFKA_STORAGE_ERROR)"
+    records = memoryview(row.records or b"")
+    if int(row.error_code) or not records:
+        return None
+    damaged = f"the batch that its leader, broker {leader}, has there is damaged"
+    try:
+        position, header = next(iterate(records, 0, len(records)))
+    except DecodeError:
+        return damaged
+    except StopIteration:
+        return damaged
+    return None if crc_matches(records, position, header) else damaged
