@@ -45,7 +45,7 @@ class Reason(StrEnum):
     PREFERRED_REQUESTED = "preferred-election-requested"
     UNCLEAN_REQUESTED = "unclean-election-requested"
     UNCLEAN_ALLOWED = "unclean-election-allowed"
-    LAST_LEADER_ABSENT = "last-leader-absent"
+    MEMBER_ABSENT = "member-absent"
     REASSIGNMENT_REQUESTED = "reassignment-requested"
     REASSIGNMENT_CANCELLED = "reassignment-cancelled"
     REASSIGNMENT_COMPLETED = "reassignment-completed"

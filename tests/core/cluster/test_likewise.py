@@ -40,9 +40,7 @@ DECISIONS: dict[str, _Decide] = {
     "without-its-data": lambda before, settings: partitions_without(before, BrokerId(3), settings, lost_data=True),
     "without-but-whole": lambda before, settings: partitions_without(before, BrokerId(3), settings, is_whole=True),
     "with": lambda before, settings: partitions_with(before, BrokerId(4), settings),
-    "with-at-start": lambda before, settings: partitions_with(
-        before, BrokerId(4), settings, waits_for_last_leader=True
-    ),
+    "with-at-start": lambda before, settings: partitions_with(before, BrokerId(4), settings, waits_for_members=True),
     "rest-ends": rest_ends,
     "unclean": unclean_elections,
     "preferred": preferred_elections,

@@ -161,6 +161,37 @@ def test_partition_waits_for_its_last_leader_while_the_cluster_starts(settings: 
 
 
 @BOTH
+@pytest.mark.parametrize("order", ORDERS)
+def test_nobody_leaves_the_isr_of_a_cluster_that_comes_back_whole(
+    settings: BrokerConfig, order: tuple[int, ...]
+) -> None:
+    """Guards: who came a moment after the last leader was out of the ISR until it had fetched, and was journalled."""
+    world = stopped(settings, leader=2)
+    world.is_starting = True
+
+    for each in order[:2]:
+        back(world, each)
+    waiting = world.t0
+    back(world, order[2])
+
+    assert (waiting.leader, waiting.isr) == (-1, (1, 2, 3))
+    assert (world.t0.leader, world.t0.isr, world.t0.partition_epoch) == (2, (1, 2, 3), waiting.partition_epoch + 1)
+
+
+@BOTH
+def test_last_leader_leads_without_a_member_that_does_not_come_back(settings: BrokerConfig) -> None:
+    """1 stays away: when the time is over, 3 leads again, with those that are back."""
+    world = stopped(settings, leader=3)
+    world.is_starting = True
+    back(world, 2)
+    back(world, 3)
+
+    world.image = world.image.apply(rest_ends(world.image, settings), world.image.version + 1)
+
+    assert (world.t0.leader, world.t0.isr) == (3, (2, 3))
+
+
+@BOTH
 def test_another_member_leads_when_the_last_leader_does_not_come_back(settings: BrokerConfig) -> None:
     """2 stays away: when the time is over, the first member that is back leads."""
     world = stopped(settings, leader=2)

@@ -148,7 +148,7 @@ def heartbeat(
     """Return the outcome of a heartbeat; `version` is that of the batch, if it changes anything.
 
     `logs` is what is wrong with the broker's disk and logs. While the cluster `is_starting`,
-    partitions at rest wait for their last leader.
+    partitions at rest wait for their in-sync sets.
     """
     record = image.brokers.get(broker_id)
     if record is None:
@@ -334,7 +334,7 @@ def _move(
     broker_id = record.broker_id
     if state is BrokerState.UNFENCED:
         moved = record._replace(fenced=False, shutting_down=False)
-        elections = partitions_with(image, broker_id, settings, waits_for_last_leader=is_starting)
+        elections = partitions_with(image, broker_id, settings, waits_for_members=is_starting)
         return (BrokerChanged(moved), *elections)
     if state is BrokerState.CONTROLLED_SHUTDOWN:
         moved = record._replace(shutting_down=True)

@@ -92,36 +92,48 @@ def partitions_without(
 
 
 def partitions_with(
-    image: MetadataImage, gained: BrokerId, settings: BrokerConfig, *, waits_for_last_leader: bool = False
+    image: MetadataImage, gained: BrokerId, settings: BrokerConfig, *, waits_for_members: bool = False
 ) -> tuple[PartitionsChanged, ...]:
     """Return the elections that become possible when `gained` is active again.
 
-    `waits_for_last_leader`: the cluster is just starting, so a partition at rest waits for the member that led it
-    last, and leaderships return to where they were.
+    `waits_for_members`: the cluster is just starting, so a partition at rest waits until its whole ISR is back. Then
+    nobody leaves the ISR for a moment, and the leadership returns to where it was.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         if record.has_leader or gained not in record.replicas:
             return record
-        if waits_for_last_leader and is_at_rest(record) and record.last_known_elr[0] != gained:
-            return record
         acceptable = acceptable_in(image, topic.topic_id, record.partition, gained=gained)
-        present = _present(record, acceptable)
-        resumes = is_at_rest(record) and record.last_known_elr[0] in (present or ())
-        state = next_state(
-            record,
-            acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
-            fitness=fitness_in(image, topic.topic_id, record.partition),
-            min_isr=rules.min_isr,
-            kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
-            isr=present,
-            eligible_replicas=settings.eligible_leader_replicas_enable,
-        )
-        assert not resumes or state.leader == record.last_known_elr[0], f"another one resumes: {record} -> {state}"
-        assert not state.has_leader or acceptable(state.leader), f"{state.leader} may not lead: {state}"
-        return state
+        if waits_for_members and is_at_rest(record) and not all(map(acceptable, record.isr)):
+            return record
+        return _led_again(image, topic, record, rules, settings, acceptable)
 
     return tuple(_changed(image, settings, step))
+
+
+def _led_again(
+    image: MetadataImage,
+    topic: Topic,
+    record: PartitionRecord,
+    rules: TopicRules,
+    settings: BrokerConfig,
+    acceptable: Acceptable,
+) -> PartitionRecord:
+    """Return the state of a partition without a leader after brokers came back: led by one of them, if one may lead."""
+    present = _present(record, acceptable)
+    resumes = is_at_rest(record) and record.last_known_elr[0] in (present or ())
+    state = next_state(
+        record,
+        acceptable=record.last_known_elr.__contains__ if resumes else acceptable,
+        fitness=fitness_in(image, topic.topic_id, record.partition),
+        min_isr=rules.min_isr,
+        kind=ElectionKind.UNCLEAN if rules.unclean else ElectionKind.ONLINE,
+        isr=present,
+        eligible_replicas=settings.eligible_leader_replicas_enable,
+    )
+    assert not resumes or state.leader == record.last_known_elr[0], f"another one resumes: {record} -> {state}"
+    assert not state.has_leader or acceptable(state.leader), f"{state.leader} may not lead: {state}"
+    return state
 
 
 def _present(record: PartitionRecord, acceptable: Acceptable) -> Replicas | None:
@@ -141,21 +153,13 @@ def is_at_rest(record: PartitionRecord) -> bool:
 
 
 def rest_ends(image: MetadataImage, settings: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Return elections for partitions at rest whose last leader has not come back in time."""
+    """Return elections for partitions at rest of whose ISR not all have come back in time."""
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:
         acceptable = acceptable_in(image, topic.topic_id, record.partition)
-        present = _present(record, acceptable)
-        if not is_at_rest(record) or present is None:
+        if not is_at_rest(record) or _present(record, acceptable) is None:
             return record
-        return next_state(
-            record,
-            acceptable=acceptable,
-            fitness=fitness_in(image, topic.topic_id, record.partition),
-            min_isr=rules.min_isr,
-            isr=present,
-            eligible_replicas=settings.eligible_leader_replicas_enable,
-        )
+        return _led_again(image, topic, record, rules, settings, acceptable)
 
     return tuple(_changed(image, settings, step))
 

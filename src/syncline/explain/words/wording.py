@@ -42,7 +42,7 @@ REASONS: Final[dict[Reason, str]] = {
     Reason.REASSIGNMENT_REQUESTED: "an administrator requested other replicas",
     Reason.REASSIGNMENT_CANCELLED: "an administrator cancelled the reassignment of its replicas",
     Reason.REASSIGNMENT_COMPLETED: "the reassignment of its replicas was complete",
-    Reason.LAST_LEADER_ABSENT: "its last leader did not come back in time",
+    Reason.MEMBER_ABSENT: "not all of its in-sync set came back in time",
     Reason.CONTROLLER_TOOK_OVER: "a new controller took over",
     Reason.CONFIGS_ALTERED: "configurations were altered",
     Reason.PRODUCER_IDS_ALLOCATED: "a broker needed producer ids",

@@ -29,7 +29,7 @@ from syncline.node.controller.commits import Commits, ignore
 from syncline.node.controller.fencings import Fencings
 from syncline.node.controller.stop_together import StopTogether
 
-# How long partitions of a cluster that stopped as a whole wait for the broker that led them.
+# How long partitions of a cluster that stopped as a whole wait for their in-sync sets.
 START_S: Final = 1.0
 
 
@@ -108,7 +108,7 @@ class Rounds:
         if self._starting_until_ms is not None and now_ms >= self._starting_until_ms:
             self._starting_until_ms = None
             self._commits.decide(
-                lambda image, _: Decision(rest_ends(image, self._config()), None, Why(Reason.LAST_LEADER_ABSENT)),
+                lambda image, _: Decision(rest_ends(image, self._config()), None, Why(Reason.MEMBER_ABSENT)),
                 ignore,
             )
 
