@@ -11,6 +11,7 @@ from syncline.core.lag.forecast import (
     catch_up_s,
     loses_data,
     rate_to_save,
+    reading_s,
     retention_margin_s,
     smoothed,
 )
@@ -125,9 +126,9 @@ def test_l18_retention_by_size_reaches_a_group_before_it_has_caught_up() -> None
     margin_s = retention_margin_s(at, log, log.at_ms)
 
     assert margin_s == 900
-    assert loses_data(margin_s, 1_200)
-    assert loses_data(margin_s, inf)
-    assert not loses_data(margin_s, 600)
+    assert loses_data(margin_s, 1_200, 480)
+    assert loses_data(margin_s, inf, inf)
+    assert not loses_data(margin_s, 600, 240)
     assert rate_to_save(1_200_000, margin_s, 3_000) == pytest.approx(4_333, abs=1)
 
 
@@ -161,10 +162,35 @@ def test_margin_is_that_of_the_rule_which_deletes_first(log: dict, at: dict, mar
     assert found == margin_s or (isinf(found) and isinf(margin_s))
 
 
+@pytest.mark.parametrize(
+    ("lag", "consumed_per_s", "produced_per_s", "margin_s", "is_lost"),
+    [
+        pytest.param(5_000, 990, 1_000, 604_800, False, id="momentarily-slower-and-retention-is-a-week-away"),
+        pytest.param(5_000, 0, 1_000, 604_800, False, id="stands-still-and-retention-is-a-week-away"),
+        pytest.param(5_000, 0, 1_000, 1_800, True, id="stands-still-and-retention-is-half-an-hour-away"),
+        pytest.param(5_000, 0, 0, 1_800, True, id="stands-still-like-producers"),
+        pytest.param(5_000, 990, 1_000, 600, False, id="a-little-slower-and-five-seconds-behind"),
+        pytest.param(5_000, 1_010, 1_000, 400, False, id="a-little-faster-and-five-seconds-behind"),
+        pytest.param(300_000, 999, 1_000, 400, False, id="as-fast-as-producers-and-reads-what-is-there-in-time"),
+        pytest.param(300_000, 1_001, 1_000, 400, False, id="hardly-faster-and-reads-what-is-there-in-time"),
+        pytest.param(300_000, 500, 1_000, 400, True, id="half-as-fast-and-too-late-for-what-is-there"),
+        pytest.param(20_000, 1_000, 1_000, 10, True, id="retention-is-even-nearer"),
+        pytest.param(2_400_000, 5_000, 3_000, 900, True, id="faster-and-catches-up-too-late"),
+    ],
+)
+def test_alarm_is_about_what_the_speed_of_the_last_minutes_can_say(
+    lag: int, consumed_per_s: float, produced_per_s: float, margin_s: float, is_lost: bool
+) -> None:
+    """Guards: each group that was slower than producers for a moment was said to lose data, whenever that might be."""
+    needed_s = catch_up_s(lag, consumed_per_s, produced_per_s)
+
+    assert loses_data(margin_s, needed_s, reading_s(lag, consumed_per_s)) is is_lost
+
+
 def test_without_a_margin_there_is_no_alarm_and_without_a_speed_only_when_it_is_too_late() -> None:
     """A group that starts has no speed yet."""
-    assert not loses_data(None, 600)
-    assert not loses_data(inf, inf)
-    assert not loses_data(900, None)
-    assert loses_data(0.0, None)
+    assert not loses_data(None, 600, 240)
+    assert not loses_data(inf, inf, inf)
+    assert not loses_data(900, None, None)
+    assert loses_data(0.0, None, None)
     assert isinf(rate_to_save(10, 0.0, 100))

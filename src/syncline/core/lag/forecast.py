@@ -2,7 +2,7 @@
 
 One hard idea: both questions are about the same race. The group closes its lag at the speed by which it is faster than
 the producers; retention comes nearer by the clock, or by the bytes written. A group that needs longer than retention
-will lose records, and that can be said before it happens.
+will lose records, and that can be said before it happens: not long before, as speeds change.
 
 Units: offsets, bytes, seconds; rates per second; instants in Unix ms. Infinite means never.
 Source: Kafka's retention: segments are deleted from the log's start, whole, one after the other.
@@ -18,6 +18,8 @@ NOW_MS: Final = 30_000
 USUAL_MS: Final = 600_000
 # What was measured longer ago says nothing of now.
 _WINDOW_MS: Final = 300_000
+# How far ahead a speed of the last minutes is believed.
+FORESEEN_S: Final = 3_600.0
 
 
 def smoothed(rate_per_s: float | None, advance: int, elapsed_ms: int, smoothing_ms: int = NOW_MS) -> float | None:
@@ -91,14 +93,32 @@ def retention_margin_s(place: OffsetPlace, ends: PartitionEnds, now_ms: int) -> 
     return margin_s
 
 
-def loses_data(margin_s: float | None, needed_s: float | None) -> bool:
+def reading_s(lag: int, consumed_per_s: float | None) -> float | None:
+    """Return after how many seconds the group has read what is unread now, whatever comes meanwhile."""
+    assert lag >= 0, f"a lag of {lag}"
+    if not lag:
+        return 0.0
+    if consumed_per_s is None:
+        return None
+    return lag / consumed_per_s if consumed_per_s else inf
+
+
+def loses_data(margin_s: float | None, needed_s: float | None, unread_s: float | None) -> bool:
     """Return whether retention comes first: before the group has caught up, which takes `needed_s`.
 
-    Without a known margin there is no alarm; without a known speed there is one only if the records go now.
+    Speeds are those of the last minutes. So nothing is foreseen for more than an hour. And a group that is about as
+    fast as producers, now a little slower and now a little faster, will not have caught up for long, and loses nothing
+    if it reads what is unread now, which takes `unread_s`, before retention comes to the first of it: the rest is
+    kept longer. Without a known margin there is no alarm, without a known speed only if the records go now.
     """
     if margin_s is None:
         return False
-    return margin_s <= 0 or (needed_s is not None and margin_s < needed_s)
+    if margin_s <= 0:
+        return True
+    if needed_s is None or unread_s is None or margin_s > FORESEEN_S:
+        return False
+    keeps_pace = needed_s > FORESEEN_S or unread_s * 1_000 < NOW_MS
+    return margin_s < (unread_s if keeps_pace else needed_s)
 
 
 def rate_to_save(lag: int, margin_s: float, produced_per_s: float) -> float:

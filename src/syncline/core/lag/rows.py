@@ -16,7 +16,7 @@ from math import inf
 from typing import Final, NamedTuple, TypeVar
 
 from syncline.core.lag.append_time import staleness_ms
-from syncline.core.lag.forecast import catch_up_s, loses_data, retention_margin_s
+from syncline.core.lag.forecast import catch_up_s, loses_data, reading_s, retention_margin_s
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import UNKNOWN, LagRow, OffsetPlace, PartitionEnds, PartitionVerdict
 
@@ -113,7 +113,8 @@ def group_row(
         event_lag_ms=lag.event_lag_ms,
         catch_up_s=lag.catch_up_s,
         retention_margin_s=lag.margin_s,
-        loses_data=bool(lag.readable) and loses_data(lag.margin_s, lag.catch_up_s),
+        loses_data=bool(lag.readable)
+        and loses_data(lag.margin_s, lag.catch_up_s, reading_s(lag.readable or 0, speeds.consumed_per_s)),
         status=verdict.status,
         rule=verdict.rule,
         is_estimated=place is not None and place.is_estimated,
