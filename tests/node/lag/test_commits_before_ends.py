@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from syncline.core.lag.own_pauses import OwnPauses
 from syncline.model.errors import ErrorCode
 from syncline.node.lag.commits import Commits
 from syncline.node.lag.ends import KnownEnds
@@ -114,6 +115,7 @@ async def test_l22_commit_that_comes_while_leaders_answer_waits_for_the_next_cut
         ends=ends,
         leaders=leaders,
         groups=lambda: broker.groups,
+        pauses=OwnPauses(),
     )
 
     cut = await world.as_broker(1, lag.cut(["g"], is_exact=True))

@@ -17,9 +17,9 @@ Traps. A window is in commits, not in time: who commits every second has "stoppe
 window of no length: STOP as soon as any time passes. Lags that are not known neither rise nor fall, so a window
 without any known lag is WARN.
 
-Two rules of ours stand aside unless they are asked for: `min_window_ms` waits with all verdicts while too little was
+Three rules of ours stand aside unless they are asked for: `min_window_ms` waits with all verdicts while too little was
 seen, and with STOP until a group was silent for so long; `unread` knows that the offsets that are left may be markers
-of transactions.
+of transactions; `pauses` of whoever judges are no silence of a group.
 
 Units: ms; `now_ms` in whole seconds is what Burrow compares. Burrow's shares are 32 bits wide; these are not.
 Source: Burrow, caching evaluator.
@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from syncline.core.lag.commit_ring import Commit
+from syncline.core.lag.own_pauses import Pause, excused_ms
 from syncline.model.ids import TopicPartition
 from syncline.model.lag import Fact, GroupStatus, GroupVerdict, PartitionVerdict, StatusRule
 
@@ -42,6 +43,7 @@ def partition_status(
     minimum_complete: float = 0.0,
     min_window_ms: int = 0,
     unread: int | None = None,
+    pauses: Iterable[Pause] = (),
 ) -> PartitionVerdict:
     """Return the verdict on a window of commits, blanks first, given the stored ends, oldest first.
 
@@ -72,7 +74,8 @@ def partition_status(
     elif min_window_ms and not is_full and now_ms - first.commit_ms <= min_window_ms:
         status, rule = GroupStatus.OK, StatusRule.TOO_EARLY
     else:
-        status, rule, more = _judge(window, ends, now_ms, allowed_lag, min_window_ms)
+        paused_ms = excused_ms(pauses, first.commit_ms)
+        status, rule, more = _judge(window, ends, now_ms, allowed_lag, min_window_ms, paused_ms)
         evidence |= more
     return PartitionVerdict(status, rule, complete, current_lag, evidence)
 
@@ -93,7 +96,7 @@ def group_status(verdicts: Iterable[tuple[TopicPartition, PartitionVerdict]]) ->
 
 
 def _judge(
-    window: Sequence[Commit], ends: Sequence[int], now_ms: int, allowed_lag: int, min_window_ms: int
+    window: Sequence[Commit], ends: Sequence[int], now_ms: int, allowed_lag: int, min_window_ms: int, paused_ms: int
 ) -> tuple[GroupStatus, StatusRule, Mapping[str, Fact]]:
     """Return what rules 2 to 7 say, with the numbers that each adds."""
     first, last = window[0], window[-1]
@@ -101,7 +104,7 @@ def _judge(
     had_no_lag = any(end <= last.offset for end in ends)
     # Late commits may make a window's length negative; Burrow takes it as it is.
     patience_ms = max(window_ms, min_window_ms) if min_window_ms else window_ms
-    if silent_ms > patience_ms and not had_no_lag:
+    if silent_ms > patience_ms + paused_ms and not had_no_lag:
         return GroupStatus.STOP, StatusRule.STOPPED, {}
     rewind = _open_rewind(window)
     if rewind is not None:

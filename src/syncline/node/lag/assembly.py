@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
+from syncline.core.lag.own_pauses import OwnPauses
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
@@ -51,6 +52,7 @@ def assemble(
     positions: ReadPositions,
     groups: Callable[[], DescribesGroups],
     note: Callable[[GroupLagSample | GroupStatusChange], None],
+    pauses: OwnPauses,
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]],
 ) -> Parts:
     """Return the parts; `groups` returns the coordinator, which is created after them, `note` journals an event."""
@@ -77,12 +79,13 @@ def assemble(
         ends=ends,
         leaders=leaders,
         groups=groups,
+        pauses=pauses,
     )
     sampler = GroupLagSampler(
         broker_id=broker_id, clock=clock, lag=lag, interval_ms=config.journal_group_lag_interval_ms, note=note
     )
     surveys = Surveys(clock=clock, cluster=cluster, commits=commits, ends=ends, leaders=leaders)
-    standings = Standings(clock=clock, configs=configs, surveys=surveys)
+    standings = Standings(clock=clock, configs=configs, surveys=surveys, pauses=pauses)
     rows = GroupRows(commits=commits, groups=groups, partitions=partitions)
     in_cluster = ClusterGroups(
         broker_id=broker_id,

@@ -20,6 +20,7 @@ from syncline.core.lag.burrow_status import group_status, partition_status
 from syncline.core.lag.commit_ring import Commit, last_moved_ms
 from syncline.core.lag.commit_slab import CommitSlab, KeptPlace
 from syncline.core.lag.findings import GroupFacts, PartitionFacts, findings
+from syncline.core.lag.own_pauses import OwnPauses
 from syncline.core.lag.readers import MemberAssignment
 from syncline.core.lag.rows import NO_READER, Speeds, check_row, first_unread, group_row, unread_records
 from syncline.model.errors import ErrorCode, RequestError
@@ -107,6 +108,7 @@ class GroupLag:
         ends: KnownEnds,
         leaders: Leaders,
         groups: Callable[[], DescribesGroups],
+        pauses: OwnPauses,
     ) -> None:
         self._clock = clock
         self._cluster = cluster
@@ -115,6 +117,7 @@ class GroupLag:
         self._ends = ends
         self._leaders = leaders
         self._groups = groups
+        self._pauses = pauses
         self._ticked_ms: int | None = None
         # The group of which pages are being read, and since when.
         self._paged: tuple[MeasuredGroup, int] | None = None
@@ -328,6 +331,7 @@ class GroupLag:
             now_ms,
             min_window_ms=self._configs.broker.lag_status_min_window_ms,
             unread=None if each.committed is None else unread_records(each.committed, ends, place),
+            pauses=self._pauses.last,
         )
         reader = group.members.readers.get(each.key, NO_READER)
         moved_ms = last_moved_ms(window)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from syncline.core.lag.own_pauses import BEAT_MS, OwnPauses
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.lag_events import GroupLagSample, GroupStatusChange
 from syncline.node.clock import Clock
@@ -56,6 +57,7 @@ class LagOnDemand:
         self._tasks = tasks
         self._groups = groups
         self._note = note
+        self._pauses = OwnPauses()
         self._parts: Parts | None = None
         self._is_ticking = False
         self._is_sampling = False
@@ -109,6 +111,7 @@ class LagOnDemand:
                 positions=self.positions,
                 groups=self._groups,
                 note=self._note,
+                pauses=self._pauses,
                 spawn=self._tasks.spawn,
             )
         return self._parts
@@ -120,6 +123,7 @@ class LagOnDemand:
         """
         config = self._configs.broker
         every("read-positions", SWEEP_MS, lambda: self.positions.sweep(self._high_watermark_of))
+        every("own-pauses", BEAT_MS, lambda: self._pauses.beat(self._clock.mono_ms(), self._clock.wall_ms()))
         every("lag", config.lag_refresh_interval_ms, self._begin_tick)
         if config.journal_enable:
             every("group-lag", config.journal_group_lag_interval_ms, self._begin_sample)

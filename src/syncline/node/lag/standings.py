@@ -12,6 +12,7 @@ from typing import NamedTuple
 from syncline.core.lag.burrow_status import partition_status
 from syncline.core.lag.commit_slab import CommitSlab
 from syncline.core.lag.forecast import catch_up_s, retention_margin_s
+from syncline.core.lag.own_pauses import OwnPauses
 from syncline.core.lag.rows import unread_records
 from syncline.model.ids import Offset, TopicPartition
 from syncline.model.lag import GroupStatus
@@ -39,10 +40,11 @@ class Standing(NamedTuple):
 class Standings:
     """The standings of all groups of one coordinator."""
 
-    def __init__(self, *, clock: Clock, configs: LiveConfigs, surveys: Surveys) -> None:
+    def __init__(self, *, clock: Clock, configs: LiveConfigs, surveys: Surveys, pauses: OwnPauses) -> None:
         self._clock = clock
         self._configs = configs
         self._surveys = surveys
+        self._pauses = pauses
         self._standings: dict[str, Standing] = {}
         # Log starts at the last refresh.
         self._starts: dict[TopicPartition, Offset] = {}
@@ -102,6 +104,7 @@ class Standings:
             self._clock.wall_ms(),
             min_window_ms=self._configs.broker.lag_status_min_window_ms,
             unread=unread_records(row.committed, row.ends, row.place),
+            pauses=self._pauses.last,
         ).status
 
 
