@@ -60,3 +60,24 @@ async def test_topics_beyond_the_bound_share_samples_for_good(world: World, monk
         counts.append({labels[0]: count for labels, count in found.items() if labels[1] == "fetch"})
 
     assert counts == [{"t": 1}, {"t": 1, "(others)": 2}, {"t": 1, "(others)": 3}]
+
+
+async def test_samples_of_a_topic_go_with_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: they stayed until a restart. Sums do not fall, and what shares a sample stays there."""
+    monkeypatch.setattr(fetch_samples, "NAMES_MAX", 1)
+    client = await world.client()
+    counts, totals = [], []
+    for read, deleted in (("t", None), ("u", "t"), ("v", "u")):
+        await world.topic(read)
+        await client.produce(read, batch())
+        await client.fetch(read, 0)
+        samples = await scrape(world)
+        if deleted is not None:
+            await world.delete_topic(deleted)
+            samples = await scrape(world)
+        found = samples.all_of("syncline_topic_fetch_lag_bytes_count")
+        counts.append({labels[0]: count for labels, count in found.items() if labels[1] == "fetch"})
+        totals.append(samples.of("syncline_fetch_lag_bytes_count", weight="fetch"))
+
+    assert counts == [{"t": 1}, {"(others)": 1}, {"v": 1, "(others)": 1}]
+    assert totals == [1, 2, 3]

@@ -1,16 +1,16 @@
 """How far back consumers read, as histograms: KIP-489's two, and ours by topic and by client.
 
 Of topics and clients the first 50 that appear have samples of their own, and the rest share one: a counter that moved
-from one of these to the other would look like a burst.
+from one of these to the other would look like a burst. Samples of a topic go with it, and a new one may have its place.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from syncline.core.lag.buckets import Weighted
 from syncline.node.counting.counters import Histogram
-from syncline.node.lag.fetch_lag import Cell, FetchLag
+from syncline.node.lag.fetch_lag import OTHER, Cell, FetchLag
 from syncline.node.metrics import lag_table, table
 from syncline.node.metrics.table import Family
 from syncline.node.metrics.text import Page, labels_text
@@ -23,16 +23,38 @@ OTHERS: Final = "(others)"
 _MS_PER_S: Final = 1_000
 
 
+class _Names:
+    """Which names have samples of their own, and which share one, for good."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, None] = {}
+        self._sharing: dict[str, None] = {OTHER: None}
+
+    def shown(self, name: str) -> str:
+        """Return under which name it is counted."""
+        if name not in self._own:
+            if name in self._sharing or len(self._own) >= NAMES_MAX:
+                self._sharing[name] = None
+                return OTHERS
+            self._own[name] = None
+        return name
+
+    def shown_of_gone(self, name: str) -> str | None:
+        """Return under which name it is counted still: None if it had samples of its own, which go with it."""
+        self._own.pop(name, None)
+        return OTHERS if name in self._sharing else None
+
+
 class FetchSamples:
-    """Writes what the consumers of one broker read; remembers which names have samples of their own."""
+    """Writes what the consumers of one broker read."""
 
     def __init__(self, lag: FetchLag) -> None:
         self._lag = lag
-        self._topics: dict[str, None] = {}
-        self._clients: dict[str, None] = {}
+        self._topics = _Names()
+        self._clients = _Names()
 
-    async def write(self, page: Page, *, is_detailed: bool) -> None:
-        """Write the sums of all cells, and with `is_detailed` those of topics and of clients."""
+    async def write(self, page: Page, existing: Container[str], *, is_detailed: bool) -> None:
+        """Write the sums of all cells, and with `is_detailed` those of clients and of topics that are `existing`."""
         total = Cell()
         topics: dict[str, Cell] = {}
         clients: dict[str, Cell] = {}
@@ -41,8 +63,11 @@ class FetchSamples:
             for topic, cell in list(reader.by_topic()):
                 total.add(cell)
                 if is_detailed:
-                    _under(topics, self._topics, topic).add(cell)
-                    _under(clients, self._clients, reader.client_id).add(cell)
+                    is_gone = topic != OTHER and topic not in existing
+                    name = self._topics.shown_of_gone(topic) if is_gone else self._topics.shown(topic)
+                    if name is not None:
+                        topics.setdefault(name, Cell()).add(cell)
+                    clients.setdefault(self._clients.shown(reader.client_id), Cell()).add(cell)
                 number += 1
                 if number % CELLS_PER_SLICE == 0:
                     await asyncio.sleep(0)
@@ -57,13 +82,6 @@ class FetchSamples:
         await _add_all(page, lag_table.TOPIC_FETCH_EVENT_LAG, topics, lambda cell: cell.event_ms, per_unit=_MS_PER_S)
         await _add_all(page, lag_table.CLIENT_FETCH_LAG, clients, lambda cell: cell.behind_bytes)
         await _add_all(page, lag_table.CLIENT_FETCH_EVENT_LAG, clients, lambda cell: cell.event_ms, per_unit=_MS_PER_S)
-
-
-def _under(cells: dict[str, Cell], shown: dict[str, None], name: str) -> Cell:
-    """Return the cell in which a name is counted."""
-    if name and len(shown) < NAMES_MAX:
-        shown.setdefault(name)
-    return cells.setdefault(name if name in shown else OTHERS, Cell())
 
 
 async def _add_all(

@@ -88,7 +88,7 @@ class Scraper:
             await asyncio.sleep(0)
             add(page)
         await asyncio.sleep(0)
-        await self._fetch_samples.write(page, is_detailed=detail != "group")
+        await self._fetch_samples.write(page, self._broker.image.topics, is_detailed=detail != "group")
         await self._add_groups(page, detail)
         self._add_clients(page)
         self._add_relinquishing(page)
