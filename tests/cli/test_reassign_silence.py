@@ -19,7 +19,7 @@ def test_status_names_the_broker_that_does_not_answer(
     serve: Serve, plan: Plan, monkeypatch: pytest.MonkeyPatch, silent: int
 ) -> None:
     """A paused broker is up for the controller until its session ends; its bytes are unknown, and so is the end."""
-    monkeypatch.setattr(status, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(status, "SILENT_S", 0.5)
     monkeypatch.setattr(direct, "LATE_AGAIN_S", 0.1)
     kafka = serve(sizes={(FOO_0, 1): 4_000_000}, owns_throttles=True)
     at(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--throttle", "3MB")

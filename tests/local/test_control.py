@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from syncline.local.control import Control, ControlError, controls
+from syncline.local.control import Control, ControlError, answers_of_all, ask_all, controls
 from syncline.wire.api import ApiKey
 from syncline.wire.request_header import parse_request_header
+from tests.patience import PATIENCE_S
 
 Answer = Callable[[bytes], bytes]
 
@@ -87,3 +89,46 @@ def test_controls_need_a_cluster_that_runs(tmp_path: Path) -> None:
     """The directory is named."""
     with pytest.raises(ControlError, match=f"no cluster is running in {tmp_path}"):
         controls(tmp_path)
+
+
+class _Broker(Control):
+    """A broker that answers when it may, or refuses."""
+
+    def __init__(self, broker_id: int, may_answer: threading.Event, *, refuses: bool = False) -> None:
+        super().__init__("127.0.0.1", 1, broker_id=broker_id)
+        self._may_answer = may_answer
+        self._refuses = refuses
+
+    def call(self, verb: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        """Return the verb."""
+        assert self._may_answer.wait(timeout_s or PATIENCE_S)
+        if self._refuses:
+            raise ControlError("no")
+        return {"verb": verb, **fields}
+
+
+def test_all_are_asked_at_once_and_who_has_enough_waits_for_nobody() -> None:
+    """Guards: brokers were asked one after the other, and each that was silent took its whole time."""
+    never, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    brokers = {1: _Broker(1, never), 2: _Broker(2, at_once), 3: _Broker(3, at_once, refuses=True)}
+    answers = ask_all(brokers, lambda broker: broker.call("x"))
+
+    first = dict([next(answers), next(answers)])
+
+    assert first[2] == {"verb": "x"}
+    assert isinstance(first[3], ControlError)
+    never.set()
+    assert next(answers) == (1, {"verb": "x"})
+
+
+def test_answers_and_reasons_are_in_the_order_of_brokers() -> None:
+    """Whoever was quickest."""
+    at_once = threading.Event()
+    at_once.set()
+    brokers = {number: _Broker(number, at_once, refuses=number % 2 == 0) for number in (1, 2, 3, 4)}
+
+    answers, silent = answers_of_all(brokers, lambda broker: broker.call("x"))
+
+    assert list(answers) == [1, 3]
+    assert silent == {2: "no", 4: "no"}

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.screen import say
-from syncline.cli.target import DataOption, JsonOption, counted, nobody_answers, sentences
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, counted, nobody_answers, sentences
 from syncline.cli.text_files import check_place, named, write_text
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
 if TYPE_CHECKING:
     from syncline.lag_report.facts import CacheFacts
-
-ASK_S = 2.0
 
 
 def register(app: typer.Typer) -> None:
@@ -83,16 +81,9 @@ def memory_of(ram: str | None) -> int | None:
 
 def ask(brokers: Mapping[int, Any]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
     """Return the answer of each broker that gives one, and an error message for each that does not."""
-    from syncline.local.control import ControlError
+    from syncline.local.control import answers_of_all
 
-    answers: dict[int, dict[str, Any]] = {}
-    silent: dict[int, str] = {}
-    for broker_id, control in brokers.items():
-        try:
-            answers[broker_id] = control.call("cache.show", timeout_s=ASK_S)
-        except ControlError as error:
-            silent[broker_id] = str(error)
-    return answers, silent
+    return answers_of_all(brokers, lambda control: control.call("cache.show", timeout_s=SILENT_S))
 
 
 def show(

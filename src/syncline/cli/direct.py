@@ -41,6 +41,10 @@ _NEWEST: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
 }
+# Any broker may answer these, and asking two changes nothing: so the next one is asked soon.
+_READING: Final = frozenset(
+    {ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+)
 # How long to wait for a broker that did not answer in time before.
 LATE_AGAIN_S: Final = 1.0
 # The first flexible one of FETCH.
@@ -104,7 +108,10 @@ class Direct:
         asked: list[_Question] = []
         problem: Exception | None = None
         for place in known:
-            patience_s = REQUEST_TIMEOUT_S if place == known[-1] else self._patience_s
+            if place == known[-1]:
+                patience_s = REQUEST_TIMEOUT_S
+            else:
+                patience_s = min(CONNECT_STEP_S, self._patience_s) if key in _READING else self._patience_s
             asked.append(self._begin(place, key, fields, time.monotonic() + patience_s))
             while asked:
                 question = self._first_ended(asked)

@@ -11,6 +11,7 @@ import typer
 from syncline.cli.screen import print_table, say, warn
 from syncline.cli.target import (
     REQUEST_TIMEOUT_S,
+    SILENT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -47,7 +48,7 @@ def list_groups(
 ) -> None:
     """List consumer groups."""
     admin = admin_client(bootstrap_of(bootstrap, data))
-    listed = result_of(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
+    listed = result_of(admin.list_consumer_groups(request_timeout=SILENT_S), "cannot list groups")
     rows = [{"group": each.group_id, "state": each.state.name.lower()} for each in listed.valid]
     rows.sort(key=lambda row: row["group"])
     if as_json:

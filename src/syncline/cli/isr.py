@@ -8,11 +8,10 @@ import typer
 
 from syncline.cli.screen import begin_again, print_table, say
 from syncline.cli.signals import interruptible
-from syncline.cli.target import DataOption, JsonOption, counted, no_partition, no_topic, nobody_answers
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, counted, no_partition, no_topic, nobody_answers
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
-ASK_S = 2.0
 WATCH_S = 1.0
 TROUBLES = {
     "no-room": "disk full",
@@ -85,20 +84,15 @@ def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> di
 
     `partition_count` is that of the topic, as the brokers know it: 0 if there is none of this name.
     """
-    from syncline.local.control import ControlError
+    from syncline.local.control import answers_of_all
 
-    rows: list[dict[str, Any]] = []
-    silent: dict[int, str] = {}
-    count = 0
-    for broker_id, control in brokers.items():
-        try:
-            answer = control.call("status.partitions", timeout_s=ASK_S, topic=topic, partition=partition)
-        except ControlError as error:
-            silent[broker_id] = str(error)
-        else:
-            rows += answer["partitions"]
-            # A broker may not know the newest metadata yet.
-            count = max(count, answer["partition_count"])
+    answers, silent = answers_of_all(
+        brokers,
+        lambda control: control.call("status.partitions", timeout_s=SILENT_S, topic=topic, partition=partition),
+    )
+    rows = [row for answer in answers.values() for row in answer["partitions"]]
+    # A broker may not know the newest metadata yet.
+    count = max((answer["partition_count"] for answer in answers.values()), default=0)
     rows.sort(key=lambda row: (row["topic"], row["partition"], -row["leader_epoch"]))
     return {"partitions": rows, "silent": silent, "partition_count": count}
 

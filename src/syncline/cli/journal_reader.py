@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from syncline.cli.target import client_config, known_offsets, sentence_of, topic_names
+from syncline.cli.target import SILENT_S, client_config, known_offsets, sentence_of, topic_names
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, EventDecodeError, from_json
 from syncline.model.ids import JOURNAL_TOPIC
 
-# For how long the journal is tried, and how long one try waits for an answer, or for the next records.
+# For how long the journal is tried. One try waits `SILENT_S` for an answer, or for the next records.
 READ_TIMEOUT_S = 25.0
-TRY_S = 5.0
 PAUSE_S = 0.5
 BATCH = 1_000
 # Whether a record is of use, by the first bytes of its value, which show the type of the event, and by its key.
@@ -114,7 +113,7 @@ def _offset_at(consumer: Any, place: Any, advice: str) -> int:
     from confluent_kafka import KafkaException
 
     try:
-        (found,) = consumer.offsets_for_times([place], TRY_S)
+        (found,) = consumer.offsets_for_times([place], SILENT_S)
     except KafkaException as error:
         raise JournalSilentError(f"cannot read the journal: {sentence_of(error.args[0])}. {advice}") from None
     if found.error is not None:
@@ -124,7 +123,7 @@ def _offset_at(consumer: Any, place: Any, advice: str) -> int:
 
 def _offset(admin: Any, place: Any, spec: Any, advice: str) -> int:
     troubles: dict[tuple[str, int], str] = {}
-    found = known_offsets(admin, [place], spec, troubles, timeout_s=TRY_S)
+    found = known_offsets(admin, [place], spec, troubles, timeout_s=SILENT_S)
     for why in troubles.values():
         raise JournalSilentError(f"cannot read the journal: {why}. {advice}")
     return found[JOURNAL_TOPIC, 0]
@@ -132,7 +131,7 @@ def _offset(admin: Any, place: Any, spec: Any, advice: str) -> int:
 
 def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
     events: list[Event] = []
-    deadline_s = time.monotonic() + TRY_S
+    deadline_s = time.monotonic() + SILENT_S
     at = -1
     while at < end - 1:
         messages = consumer.consume(1, 0.5)
@@ -154,7 +153,7 @@ def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
                 # A client wrote this record; it is not an event.
                 continue
         if messages:
-            deadline_s = time.monotonic() + TRY_S
+            deadline_s = time.monotonic() + SILENT_S
         elif time.monotonic() > deadline_s:
-            raise JournalSilentError(f"cannot read the journal: nothing came for {TRY_S:.0f} s. {advice}")
+            raise JournalSilentError(f"cannot read the journal: nothing came for {SILENT_S:.0f} s. {advice}")
     return events

@@ -23,6 +23,10 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
+# For how long a command that shows something waits for a broker that is silent, and then shows the rest and says what
+# is missing. A busy machine answers within this time. All brokers are asked at once, so two of them take no longer.
+# `why` alone waits longer for the journal, until it has another leader: there is no rest.
+SILENT_S = 5.0
 # Every address that refuses connections has done so by then. A command that waits longer says for what.
 CONNECT_STEP_S = 1.0
 PORT_DEFAULT = "9092"
@@ -106,9 +110,27 @@ def note_silence(servers: str, patience_s: float) -> None:
 
 
 def topic_names(admin: Any) -> dict[str, Any]:
-    """Return the metadata of all topics by name. A request for one topic could create it."""
-    topics: dict[str, Any] = guarded("cannot list topics", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).topics
-    return topics
+    """Return the metadata of all topics by name. A request for one topic could create it.
+
+    The client library asks any broker. If that one is silent, the next try may go to another; it has twice as long,
+    since a large cluster's answer takes time.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    step_s = CONNECT_STEP_S
+    while True:
+        left_s = deadline_s - time.monotonic()
+        try:
+            topics: dict[str, Any] = admin.list_topics(timeout=min(step_s, max(left_s, CONNECT_STEP_S))).topics
+        except KafkaException as error:
+            # Their public names.
+            may_pass = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001
+            if not may_pass or left_s <= step_s:
+                refuse("cannot list topics", error.args[0])
+            step_s *= 2
+        else:
+            return topics
 
 
 def find_topic(admin: Any, name: str) -> Any:

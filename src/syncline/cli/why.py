@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.isr import ASK_S, ask
+from syncline.cli.isr import ask
 from syncline.cli.journal_reader import Journal, JournalSilentError, read_journal
 from syncline.cli.screen import say
 from syncline.cli.target import (
+    SILENT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -153,7 +154,7 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
 
     While replicas of the journal are in trouble, brokers write events late: just when users ask why.
     """
-    from syncline.local.control import ControlError, controls
+    from syncline.local.control import ControlError, answers_of_all, controls
 
     present: dict[str, Any] | None = None
     events: list[Event] = []
@@ -162,11 +163,11 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
         found = ask(brokers, topic, partition)
         # If two brokers report that they lead, take the newer leader.
         present = found["partitions"][0] if found["partitions"] else None
-        for broker_id, control in brokers.items():
-            if broker_id not in found["silent"]:
-                with contextlib.suppress(ControlError):
-                    answer = control.call("journal.unwritten", timeout_s=ASK_S, topic=topic, partition=partition)
-                    events += [from_json(event.encode()) for event in answer["events"]]
+        answers, _ = answers_of_all(
+            {broker_id: control for broker_id, control in brokers.items() if broker_id not in found["silent"]},
+            lambda control: control.call("journal.unwritten", timeout_s=SILENT_S, topic=topic, partition=partition),
+        )
+        events += [from_json(event.encode()) for answer in answers.values() for event in answer["events"]]
     return present, events
 
 

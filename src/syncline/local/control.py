@@ -9,11 +9,14 @@ calls that carry the secret of its data directory (`control_secret`), which only
 """
 
 import json
+import queue
 import socket
 import struct
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from syncline.local.layout import Layout, LocalClusterError
 from syncline.local.ports import HOST
@@ -22,6 +25,7 @@ from syncline.wire.frames import frame_request
 from syncline.wire.response_header import response_body_position
 
 TIMEOUT_S: Final = 10.0
+_T = TypeVar("_T")
 _VERSION: Final = 0
 
 
@@ -99,6 +103,45 @@ def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int
         broker_id: Control(HOST, port, secret=secret, broker_id=broker_id, timeout_s=timeout_s)
         for broker_id, port in sorted(running.internal_ports.items())
     }
+
+
+def ask_all(
+    brokers: Mapping[int, Control], question: Callable[[Control], _T]
+) -> Iterator[tuple[int, _T | ControlError]]:
+    """Yield what each broker answers, or why it does not, as it comes: one that is silent delays no other.
+
+    Who has enough need not wait for the rest.
+    """
+    results: queue.SimpleQueue[tuple[int, _T | BaseException]] = queue.SimpleQueue()
+
+    def ask(broker_id: int, control: Control) -> None:
+        try:
+            results.put((broker_id, question(control)))
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for the answer raises it
+            results.put((broker_id, error))
+
+    for broker_id, control in brokers.items():
+        # A daemon: a command ends without waiting for a broker that is silent.
+        threading.Thread(target=ask, args=(broker_id, control), daemon=True).start()
+    for _ in brokers:
+        broker_id, result = results.get()
+        if isinstance(result, BaseException) and not isinstance(result, ControlError):
+            raise result
+        yield broker_id, result
+
+
+def answers_of_all(
+    brokers: Mapping[int, Control], question: Callable[[Control], _T]
+) -> tuple[dict[int, _T], dict[int, str]]:
+    """Return the answers of all brokers that give one, and an error message for each that does not, by broker id."""
+    answers: dict[int, _T] = {}
+    silent: dict[int, str] = {}
+    for broker_id, result in ask_all(brokers, question):
+        if isinstance(result, ControlError):
+            silent[broker_id] = str(result)
+        else:
+            answers[broker_id] = result
+    return dict(sorted(answers.items())), dict(sorted(silent.items()))
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

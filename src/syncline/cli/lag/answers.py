@@ -2,18 +2,18 @@
 
 from typing import Any, Final
 
+from syncline.cli.target import SILENT_S
 from syncline.explain.words.phrases import span
 
-ASK_S: Final = 5.0
 PAGE: Final = 500
 UNKNOWN: Final = "-"
 
 
 def pages_of(control: Any, verb: str, **fields: Any) -> list[dict[str, Any]]:
     """Return all pages of an answer."""
-    pages = [control.call(verb, timeout_s=ASK_S, count=PAGE, **fields)]
+    pages = [control.call(verb, timeout_s=SILENT_S, count=PAGE, **fields)]
     while pages[-1].get("next") is not None:
-        pages.append(control.call(verb, timeout_s=ASK_S, count=PAGE, **{**fields, "from": pages[-1]["next"]}))
+        pages.append(control.call(verb, timeout_s=SILENT_S, count=PAGE, **{**fields, "from": pages[-1]["next"]}))
     return pages
 
 

@@ -171,16 +171,10 @@ def _ask(group: str | None, bootstrap: str | None, data: Any) -> dict[str, Any]:
 
 def groups_of(brokers: Mapping[int, Any]) -> dict[str, Any]:
     """Return the groups of all brokers that answer, and an error message for each that does not."""
-    from syncline.local.control import ControlError
+    from syncline.local.control import answers_of_all
 
-    rows: dict[str, dict[str, Any]] = {}
-    silent: dict[int, str] = {}
-    for broker_id, control in brokers.items():
-        try:
-            for page in pages_of(control, "lag.groups"):
-                rows.update((row["group"], row) for row in page["groups"])
-        except ControlError as error:
-            silent[broker_id] = str(error)
+    answers, silent = answers_of_all(brokers, partial(pages_of, verb="lag.groups"))
+    rows = {row["group"]: row for pages in answers.values() for page in pages for row in page["groups"]}
     if len(silent) == len(brokers):
         raise nobody_answers(silent)
     return {"groups": [rows[name] for name in sorted(rows)], "silent": silent}
@@ -188,15 +182,13 @@ def groups_of(brokers: Mapping[int, Any]) -> dict[str, Any]:
 
 def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     """Return one group, from its coordinator; raises `LocalClusterError` if no broker coordinates it."""
-    from syncline.local.control import ControlError
+    from syncline.local.control import ControlError, ask_all
 
     silent: dict[int, str] = {}
     standings: dict[int, str] = {}
-    for broker_id, control in brokers.items():
-        try:
-            pages = pages_of(control, "lag.group", group=group)
-        except ControlError as error:
-            silent[broker_id] = str(error)
+    for broker_id, pages in ask_all(brokers, partial(pages_of, verb="lag.group", group=group)):
+        if isinstance(pages, ControlError):
+            silent[broker_id] = str(pages)
             continue
         standings[broker_id] = pages[0]["standing"]
         if standings[broker_id] == "NONE":

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from syncline.cli.target import (
-    REQUEST_TIMEOUT_S,
+    SILENT_S,
     admin_client,
     checked_bootstrap,
     client_config,
@@ -70,7 +70,7 @@ class _Ends(NamedTuple):
 def ask_groups(bootstrap: str) -> dict[str, Any]:
     """Return a row per group."""
     admin = admin_client(checked_bootstrap(bootstrap))
-    listed = result_of(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "cannot list groups")
+    listed = result_of(admin.list_consumer_groups(request_timeout=SILENT_S), "cannot list groups")
     groups, refused = _commits(admin, sorted(each.group_id for each in listed.valid))
     found = _measured(admin, groups)
     missing = missing_groups(listed.errors)
@@ -177,9 +177,9 @@ def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any]) -> _En
             there.append(TopicPartition(topic, index))
     level = IsolationLevel.READ_COMMITTED
     return _Ends(
-        starts=known_offsets(admin, there, OffsetSpec.earliest(), troubles),
-        ends=known_offsets(admin, there, OffsetSpec.latest(), troubles),
-        stable=known_offsets(admin, there, OffsetSpec.latest(), troubles, isolation_level=level),
+        starts=known_offsets(admin, there, OffsetSpec.earliest(), troubles, timeout_s=SILENT_S),
+        ends=known_offsets(admin, there, OffsetSpec.latest(), troubles, timeout_s=SILENT_S),
+        stable=known_offsets(admin, there, OffsetSpec.latest(), troubles, timeout_s=SILENT_S, isolation_level=level),
         troubles=troubles,
     )
 
@@ -256,9 +256,9 @@ def newest_times(admin: Any, rows: list[dict[str, Any]]) -> dict[Place, int]:
         return {}
     asked = {TopicPartition(row["topic"], row["partition"]): OffsetSpec.max_timestamp() for row in rows}
     found = {}
-    for place, future in admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+    for place, future in admin.list_offsets(asked, request_timeout=SILENT_S).items():
         try:
-            found[place.topic, place.partition] = future.result(REQUEST_TIMEOUT_S).timestamp
+            found[place.topic, place.partition] = future.result(SILENT_S).timestamp
         except (KafkaException, TimeoutError):
             continue
     return found

@@ -6,6 +6,7 @@ member of all groups; two programs with one name, or several members that fit, a
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from syncline.cli.lag.answers import UNKNOWN, duration, number, pages_of
@@ -22,17 +23,12 @@ _NAME: Final = ("client_id", "host", "topic", "partition")
 
 def readers_of(brokers: Mapping[int, Any]) -> dict[str, Any]:
     """Return the readers of all brokers that answer, and an error message for each that does not."""
-    from syncline.local.control import ControlError
+    from syncline.local.control import answers_of_all
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     members: list[MemberAssignment] = []
-    silent: dict[int, str] = {}
-    for broker_id, control in brokers.items():
-        try:
-            pages = pages_of(control, "lag.readers")
-        except ControlError as error:
-            silent[broker_id] = str(error)
-            continue
+    answers, silent = answers_of_all(brokers, partial(pages_of, verb="lag.readers"))
+    for broker_id, pages in answers.items():
         for page in pages:
             members += map(_member, page["members"])
             for each in page["readers"]:

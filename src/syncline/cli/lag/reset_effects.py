@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from syncline.cli.lag.answers import ASK_S, UNKNOWN, number
+from syncline.cli.lag.answers import UNKNOWN, number
 from syncline.cli.lag.kafka_api import newest_times, times_at_commits
 from syncline.cli.screen import print_table, say
-from syncline.cli.target import counted, offsets
+from syncline.cli.target import SILENT_S, counted, offsets
 from syncline.model.errors import ErrorCode
 
 COLUMNS: Final = (*("TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET", "EFFECT", "RECORDS", "BYTES", "SECONDS", "NOTE"),)
@@ -90,7 +90,9 @@ def _places(
         return ErrorCode.LEADER_NOT_AVAILABLE.name
     if leader not in silent:
         try:
-            told = brokers[leader].call("lag.places", timeout_s=ASK_S, topic=topic, partition=partition, offsets=asked)
+            told = brokers[leader].call(
+                "lag.places", timeout_s=SILENT_S, topic=topic, partition=partition, offsets=asked
+            )
         except ControlError as error:
             # It is not asked again: each question would wait as long.
             silent[leader] = str(error)

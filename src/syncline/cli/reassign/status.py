@@ -15,7 +15,7 @@ from syncline.cli.reassign.command import BootstrapServerOption, LinkOption
 from syncline.cli.reassign.move_requests import TWO_GOALS, Goal
 from syncline.cli.reassign.throttle_configs import read_throttles
 from syncline.cli.screen import begin_again, say
-from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, bootstrap_of, sentences
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
@@ -45,8 +45,6 @@ LOOK_S: Final = 1.0
 WATCH_S: Final = 1.0
 # Over how long rates are measured while somebody watches.
 RATE_S: Final = 5.0
-# How long each broker may take to answer: less than a session lasts, after which a paused one is down.
-PATIENCE_S: Final = 5.0
 
 
 class _Look(NamedTuple):
@@ -149,7 +147,7 @@ def status(
     from syncline.cli.signals import interruptible
 
     interruptible()
-    with Direct(bootstrap_of(bootstrap, data), PATIENCE_S) as cluster:
+    with Direct(bootstrap_of(bootstrap, data), SILENT_S) as cluster:
         seen = _Watch(cluster)
         began_s = time.monotonic()
         seen.look()
