@@ -10,6 +10,7 @@ from typing import Final
 from syncline.core.fetching.session_cache import SessionCache
 from syncline.core.refused_heads import RefusedHeads
 from syncline.model.broker_config import BrokerConfig
+from syncline.model.ids import TopicPartition
 from syncline.node.basis import Basis
 from syncline.node.clients.memory import MemoryBudget
 from syncline.node.fetching.known_partitions import KnownPartitions
@@ -52,9 +53,15 @@ def lag_of(basis: Basis, reporting: Reporting, groups: Callable[[], GroupsOnDema
 
 
 def groups_of(
-    basis: Basis, topics: TopicCreation, lag: LagOnDemand, memory: MemoryBudget, rng: random.Random
+    basis: Basis,
+    topics: TopicCreation,
+    lag: LagOnDemand,
+    memory: MemoryBudget,
+    rng: random.Random,
+    *,
+    damaged: Callable[[TopicPartition, str], bool],
 ) -> GroupsOnDemand:
-    """Return the groups that a broker coordinates."""
+    """Return the groups that a broker coordinates; `damaged` takes a log offline that another replica can serve."""
     return GroupsOnDemand(
         clock=basis.clock,
         rng=rng,
@@ -65,6 +72,7 @@ def groups_of(
         topics=topics,
         memory=memory,
         commits=lag,
+        damaged=damaged,
     )
 
 

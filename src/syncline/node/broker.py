@@ -141,7 +141,15 @@ class Broker:
         by_leader: dict[int, LeaderFetcher] = {}
         self.reporting = Reporting(basis, leaders=by_leader, topics=topics)
         lag = self.lag = lag_of(basis, self.reporting, lambda: self._groups)
-        groups = self._groups = groups_of(basis, topics, lag, clients.memory, rng)
+        groups = self._groups = groups_of(
+            basis,
+            topics,
+            lag,
+            clients.memory,
+            rng,
+            # The replicas come after the groups.
+            damaged=lambda key, reason: self.replicas.offline.damaged(key, reason),  # noqa: PLW0108
+        )
         hosting = self.hosting = assemble(
             basis, self.reporting, groups, by_leader=by_leader, probe=probe or no_probe, on_unfit=on_unfit
         )

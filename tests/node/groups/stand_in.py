@@ -160,6 +160,7 @@ class StandInBroker:
         self.partitions: dict[int, MemoryPartition] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.created: list[str] = []
+        self.found_damaged: dict[int, str] = {}
         self.image = MetadataImage().apply(
             [
                 BrokerChanged(
@@ -176,6 +177,10 @@ class StandInBroker:
         """Return an offsets partition."""
         assert topic == OFFSETS_TOPIC
         return self.partitions.get(partition)
+
+    def damaged(self, partition: int, reason: str) -> None:
+        """Record what the coordinator has found."""
+        self.found_damaged[partition] = reason
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that `stop` ends."""

@@ -11,7 +11,7 @@ from syncline.core.groups.messages import Effect, Instant
 from syncline.core.groups.records import GroupRecordError
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.errors import ErrorCode
-from syncline.node.groups.coordinator import AGAIN_S
+from syncline.node.groups.coordinator import AGAIN_S, MENDED_S
 from syncline.virtual.time.loop import VirtualLoop, run
 from syncline.wire.api import ApiKey
 from tests.node.groups.stand_in import StandInBroker
@@ -715,5 +715,27 @@ def test_members_are_counted_among_the_memory_for_clients() -> None:
         assert 100_000 < stable_bytes < 103_000
         assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert broker.memory.held_bytes == 0
+
+    play(story)
+
+
+def test_damaged_log_is_reported_and_no_commits_are_made_of_it() -> None:
+    """A flipped bit would be read as another commit. The groups wait, and are there when the log is mended."""
+
+    async def story(broker: StandInBroker) -> None:
+        index = broker.groups.partition_of("g")
+        await commit(broker, 7)
+        partition = broker.led()
+        whole = partition.log
+        partition.log = whole.replace(b"\x01m", b"\x01n")
+        broker.groups.resigned(index)
+        broker.groups.became_leader(index, 1)
+        await asyncio.sleep(1)
+
+        assert (await committed(broker))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.found_damaged == {index: "the checksum of the batch at offset 0 does not match"}
+        partition.log = whole
+        await asyncio.sleep(MENDED_S)
+        assert await committed(broker) == (ErrorCode.NONE, 7)
 
     play(story)

@@ -258,6 +258,7 @@ def test_a_damaged_log_stays_and_other_logs_are_renewed() -> None:
         broker.groups.renewals.begin()
         await asyncio.sleep(1)
         assert [(broker.led(each).log_start, broker.led(each).log_end) for each in (damaged, other)] == [(0, 1), (1, 2)]
+        assert list(broker.found_damaged) == [broker.groups.partition_of(damaged)]
 
     play(story)
 

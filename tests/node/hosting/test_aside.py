@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from syncline.model.errors import ErrorCode
-from syncline.model.ids import NONE, TopicPartition
+from syncline.model.ids import NONE, OFFSETS_TOPIC, TopicPartition
 from syncline.virtual.cluster import LOG_DIRECTORY
 from syncline.wire.api import ApiKey
+from tests.node.lag.groups import commit, coordinator_of
 from tests.node.wire_client import batch
 from tests.node.world import World
 
@@ -221,4 +222,26 @@ async def test_damage_is_remembered_over_a_restart(world: World) -> None:
 
     assert record(world, 1).leader == NONE
     assert world.broker(1).logs.damaged[KEY] == "a test says so"
+    world.errors.take()
+
+
+@pytest.mark.brokers(3, offsets_topic_num_partitions=1, **LAG)
+async def test_coordinator_that_reads_damage_gives_leadership_away(world: World) -> None:
+    """A flipped bit in the log of groups would be read as another commit: a member with a sound copy takes over."""
+    await world.topic()
+    await world.topic(OFFSETS_TOPIC, replicas=(1, 2, 3), cleanup_policy="compact")
+    await coordinator_of(world, "g")
+    for offset in range(10):
+        await commit(world, 1, "g", {("t", 0): offset})
+    await world.until(lambda: len({world.partition(each, OFFSETS_TOPIC).log.log_end for each in (1, 2, 3)}) == 1)
+    flip(world, 2, 300, f"{OFFSETS_TOPIC}-0")
+
+    world.kill(1)
+
+    await world.until(lambda: world.broker(3).image.partition(OFFSETS_TOPIC, 0).leader == 3)
+    await coordinator_of(world, "g")
+    client = await world.client(3)
+    asked = [{"name": "t", "partition_indexes": [0]}]
+    answer = await client.ask(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=asked, require_stable=False)
+    assert answer.topics[0].partitions[0].committed_offset == 9
     world.errors.take()

@@ -43,7 +43,7 @@ from syncline.node.groups.port import GroupsHost
 from syncline.node.groups.replay import replay
 from syncline.node.groups.term import Act, Answer, OneReply, Phase, Term, instant_now
 from syncline.records.errors import DecodeError
-from syncline.storage.errors import StorageError
+from syncline.storage.errors import DamagedLogError, StorageError
 
 log = logging.getLogger("syncline.groups")
 
@@ -53,6 +53,8 @@ GROUP_BYTES_MIN: Final = 16 << 20
 
 # How long a term that failed unexpectedly waits before it reads its log again: what failed once may fail again.
 AGAIN_S: Final = 1.0
+# How long groups whose log is damaged wait until it is read again.
+MENDED_S: Final = 10.0
 
 
 class GroupCoordinator:
@@ -111,8 +113,8 @@ class GroupCoordinator:
             self._timer = None
 
     async def _load(self, term: Term) -> None:
+        partition = self._host.partition(OFFSETS_TOPIC, term.index)
         try:
-            partition = self._host.partition(OFFSETS_TOPIC, term.index)
             if partition is None:
                 raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is not here")
             record_count = await replay(self._host, term, partition.read_committed_batches(0))
@@ -121,7 +123,18 @@ class GroupCoordinator:
             if self._terms.get(term.index) is term:
                 self.resigned(term.index)
             return
-        except (GroupRecordError, DecodeError, StorageError, OSError):
+        except (DamagedLogError, DecodeError) as error:
+            # What was read before it is no state: groups would begin anew, or go back to older commits.
+            if term.phase is Phase.LOADING:
+                term.move_to(Phase.FAILED)
+                # If this broker leads on, since no other can, the log may be mended meanwhile.
+                self._failed(term, MENDED_S)
+            if partition is not None and partition.is_leader:
+                log.error("groups of %s-%s wait for a sound log: %s", OFFSETS_TOPIC, term.index, error)
+                self._host.damaged(term.index, str(error))
+            # Else the topic was deleted, and its files went under the worker that read them.
+            return
+        except (GroupRecordError, StorageError, OSError):
             log.exception("groups of %s-%s cannot be loaded", OFFSETS_TOPIC, term.index)
             if term.phase is Phase.LOADING:
                 term.move_to(Phase.FAILED)
@@ -324,20 +337,22 @@ class GroupCoordinator:
             elif deadline_ms is not None:
                 self._watch(deadline_ms)
 
-    def _failed(self, term: Term) -> None:
-        """Read a term's log again, after a moment, if this broker still leads the partition."""
+    def _failed(self, term: Term, after_s: float = AGAIN_S) -> None:
+        """Read a term's log again, after a while, if this broker still leads the partition."""
         index = term.index
         if self._terms.get(index) is not term:
             return
-        del self._terms[index]
-        self._host.commits.term_ended(index)
+        if term.phase is not Phase.FAILED:
+            del self._terms[index]
+            self._host.commits.term_ended(index)
 
         def again() -> None:
             partition = self._host.partition(OFFSETS_TOPIC, index)
-            if index not in self._terms and partition is not None and partition.is_leader:
+            if self._terms.get(index, term) is term and partition is not None and partition.is_leader:
+                self.resigned(index)
                 self.became_leader(index, term.leader_epoch)
 
-        asyncio.get_running_loop().call_later(AGAIN_S, again)
+        asyncio.get_running_loop().call_later(after_s, again)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

@@ -21,7 +21,6 @@ from syncline.model.ids import OFFSETS_TOPIC, Offset
 from syncline.node.groups.port import GroupsHost, OffsetsPartition
 from syncline.node.groups.replay import batches_in_turns
 from syncline.node.groups.term import Phase, Term
-from syncline.records.batch import crc_matches
 from syncline.records.builder import BatchBuilder
 from syncline.records.errors import DecodeError
 from syncline.storage.errors import DamagedLogError, StorageError
@@ -84,7 +83,13 @@ class LogRenewals:
             term.copied_bytes -= before_bytes
         except _GivenUpError:
             return
-        except (RequestError, DecodeError, StorageError, OSError) as error:
+        except (DamagedLogError, DecodeError) as error:
+            # A copy would have a checksum that matches, and replace what other replicas may have whole.
+            if partition.is_leader:
+                self._host.damaged(term.index, str(error))
+            # Else the topic was deleted, and its files went under the worker that read them.
+            return
+        except (RequestError, StorageError, OSError) as error:
             log.info("the log of groups of %s-%s is not renewed: %s", OFFSETS_TOPIC, term.index, error)
             return
         finally:
@@ -105,9 +110,6 @@ class LogRenewals:
         async with aclosing(batches_in_turns(chunks, READ_PER_TURN)) as batches:
             async for batch in batches:
                 _check(term, renewal)
-                if not crc_matches(*batch):
-                    # Its copy would have a checksum that matches, and replace what other replicas may have whole.
-                    raise DamagedLogError(f"offset {batch.header.base_offset} is damaged")
                 for record in batch.records():
                     if record.key is not None:
                         renewal.read(record.offset, record.key, record.value)

@@ -5,11 +5,11 @@ coordinator uses of its broker (`groups/port.py`).
 """
 
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from syncline.model.broker_config import BrokerConfig
-from syncline.model.ids import TopicPartition
+from syncline.model.ids import OFFSETS_TOPIC, TopicPartition
 from syncline.model.metadata import MetadataImage
 from syncline.node.clients.memory import MemoryBudget
 from syncline.node.clock import Clock
@@ -46,6 +46,7 @@ class GroupsOnDemand:
         topics: TopicCreation,
         memory: MemoryBudget,
         commits: "WatchesOnDemand",
+        damaged: Callable[[TopicPartition, str], bool],
     ) -> None:
         self.clock = clock
         self.rng = rng
@@ -56,6 +57,7 @@ class GroupsOnDemand:
         self._partitions = partitions
         self._tasks = tasks
         self._topics = topics
+        self._damaged = damaged
         self._coordinator: GroupCoordinator | None = None
 
     @property
@@ -115,6 +117,10 @@ class GroupsOnDemand:
         """Return this broker's replica; None if it hosts none."""
         found = self._partitions.get(TopicPartition(topic, partition))
         return None if found is None else LedLog(found)
+
+    def damaged(self, partition: int, reason: str, /) -> None:
+        """Report that this broker's log of a partition is damaged: another replica leads, or the log is mended."""
+        self._damaged(TopicPartition(OFFSETS_TOPIC, partition), reason)
 
     def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
         """Run `work` as a task that the broker owns and cancels."""

@@ -98,6 +98,9 @@ class GroupsHost(Protocol):
     def partition(self, topic: str, partition: int, /) -> OffsetsPartition | None:
         """Return this broker's replica; None if it hosts none."""
 
+    def damaged(self, partition: int, reason: str, /) -> None:
+        """Report that this broker's log of a partition is damaged: another replica leads, or the log is mended."""
+
     def spawn(self, work: Coroutine[Any, Any, None], /) -> object:
         """Run `work` as a task that the broker owns and cancels."""
 

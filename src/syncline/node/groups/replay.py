@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from syncline.node.groups.port import GroupsHost
 from syncline.node.groups.term import Phase, Term, instant_now
-from syncline.records.batch import BatchHeader, iterate
+from syncline.records.batch import BatchHeader, crc_matches, iterate
 from syncline.records.record import Record, read_records
+from syncline.storage.errors import DamagedLogError
 
 # Records read before the loop is freed: some 5 ms of work, for which requests of other groups wait.
 REPLAYED_PER_TURN: Final = 500
@@ -27,11 +28,16 @@ class ReadBatch(NamedTuple):
 
 
 async def batches_in_turns(chunks: AsyncIterator[bytes], records_per_turn: int) -> AsyncGenerator[ReadBatch, None]:
-    """Yield the data batches of `chunks`, and free the loop after so many records. Raises DecodeError."""
+    """Yield the data batches of `chunks`, and free the loop after so many records.
+
+    Raises DamagedLogError, or DecodeError, before anything of a damaged batch is read.
+    """
     turn_count = 0
     try:
         async for chunk in chunks:
             for position, header in iterate(chunk, 0, len(chunk)):
+                if not crc_matches(chunk, position, header):
+                    raise DamagedLogError(f"the checksum of the batch at offset {header.base_offset} does not match")
                 if header.is_control:
                     continue
                 yield ReadBatch(chunk, position, header)
