@@ -55,6 +55,8 @@ def configs() -> str:
             'column does not say "at start", while it runs: `syncline configs alter`. Configure a topic with',
             "`syncline topics create --config NAME=VALUE` or `syncline configs alter`. A broker uses the first value",
             "of these four: set for this broker, set for all brokers, given at its start, default.",
+            "What is set stays set; what is given at a start is for that run, and the next `up` of the data directory",
+            "names what it lacks of it.",
             "`--profile test` is a set of values for test suites (`syncline/local/profiles.py`).",
             "",
             "A data directory, ports and broker ids are not configurations here: `syncline up` has options for them.",

@@ -197,6 +197,24 @@ def test_detached_cluster_outlives_its_command_and_stops_with_down(tmp_path: Pat
     processes.await_none(data, 1)
 
 
+def test_up_names_the_options_of_the_last_start_that_it_lacks(tmp_path: Path) -> None:
+    """They are not remembered: `log.retention.ms=-1`, once forgotten, would let data go."""
+    up = ("up", "--brokers", "1", "--data", str(tmp_path), "--port", "0", "-d")
+    said = []
+    for options in (
+        ("--config", "log.retention.ms=-1", "--racks", "a", "--config", "num.partitions=2"),
+        ("--config", "num.partitions=3"),
+        ("--config", "num.partitions=3"),
+    ):
+        ran = syncline(*up, *options)
+        syncline("down", "--data", str(tmp_path))
+        assert ran.returncode == 0, ran.stderr
+        said.append(ran.stderr)
+
+    options = "options of the last start that are not given now, and are not in effect"
+    assert said == ["", f"{options}: --config log.retention.ms=-1 --racks a\n", ""]
+
+
 def test_no_restart_leaves_a_dead_broker_dead(tmp_path: Path) -> None:
     """With `--no-restart` the supervisor reports a killed broker and restarts none; `status` shows it as dead."""
     cluster = start_cluster(2, directory=tmp_path, restart=False)

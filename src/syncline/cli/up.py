@@ -98,6 +98,7 @@ def run(arguments: Sequence[str]) -> None:
         racks=options.racks,
         restart=options.restart,
     )
+    missing = _missing(Layout(spec.directory).remembered_configs(), spec.configured)
     # Those of clients' configurations.
     remembered = {} if options.port else Layout(spec.directory).remembered_ports()
     if options.detach:
@@ -105,7 +106,7 @@ def run(arguments: Sequence[str]) -> None:
 
         interruptible()
         running = run_detached(spec, ready_file, lambda text: print(text, file=sys.stderr))
-        _announce(running, remembered, as_json=options.json)
+        _announce(running, remembered, missing, as_json=options.json)
         # The others serve, but who asked for a cluster has not got all of it.
         raise SystemExit(1 if running.failures else 0)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -114,7 +115,7 @@ def run(arguments: Sequence[str]) -> None:
         if ready_file is not None:
             write_ready_file(ready_file, running)
         try:
-            _announce(running, remembered, as_json=options.json, more="\nCtrl-C stops it.")
+            _announce(running, remembered, missing, as_json=options.json, more="\nCtrl-C stops it.")
         except BrokenPipeError:
             # The reader of this output is gone, but the cluster may still have users.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -122,7 +123,27 @@ def run(arguments: Sequence[str]) -> None:
     raise SystemExit(Supervisor(spec, announce).run())
 
 
-def _announce(running: RunningCluster, remembered: Mapping[int, int], *, as_json: bool, more: str = "") -> None:
+def _missing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return the options of the last start for what this one leaves at its default, "" without any."""
+    gone = {name: value for name, value in before.items() if name not in now}
+    if not gone:
+        return ""
+    import shlex
+
+    racks = gone.pop("broker.rack", "")
+    options = [f"--config {shlex.quote(f'{name}={value}')}" for name, value in gone.items()]
+    return " ".join([*options, *([f"--racks {shlex.quote(racks)}"] if racks else [])])
+
+
+def _announce(
+    running: RunningCluster, remembered: Mapping[int, int], missing: str, *, as_json: bool, more: str = ""
+) -> None:
+    if missing:
+        print(
+            f"options of the last start that are not given now, and are not in effect: {missing}",
+            file=sys.stderr,
+            flush=True,
+        )
     for broker_id, port in running.client_ports.items():
         if remembered.get(broker_id, port) != port:
             taken = f"{remembered[broker_id]}, which it had last time, is in use"

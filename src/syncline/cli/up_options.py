@@ -75,7 +75,7 @@ def _parser() -> "argparse.ArgumentParser":
         "-c",
         action="append",
         metavar="NAME=VALUE",
-        help="a broker configuration; repeatable",
+        help="a broker configuration, for this run; repeatable",
     )
     parser.add_argument(
         "--racks",

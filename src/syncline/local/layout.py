@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple
@@ -74,6 +75,7 @@ class Layout:
         self.state_file = directory / "cluster.json"
         self.ports_file = directory / "ports.json"
         self.metrics_ports_file = directory / "metrics-ports.json"
+        self.configs_file = directory / "configs.json"
         self.lock_file = directory / "supervisor.lock"
         self.metadata_file = directory / "cluster.db"
         self.logs = directory / "logs"
@@ -291,6 +293,18 @@ class Layout:
     def remember_metrics_ports(self, ports: dict[int, int]) -> None:
         """Store the metrics ports for the next run."""
         write_private(self.metrics_ports_file, json.dumps(ports))
+
+    def remembered_configs(self) -> dict[str, str]:
+        """Return what the last run was configured with, to say what this one lacks; it is not applied."""
+        try:
+            configs = json.loads(self.configs_file.read_text())
+            return {str(name): str(value) for name, value in configs.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def remember_configs(self, configs: Mapping[str, str]) -> None:
+        """Store what this run is configured with."""
+        write_private(self.configs_file, json.dumps(dict(configs)))
 
 
 def _ports_in(file: Path) -> dict[int, int]:

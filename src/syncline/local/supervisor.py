@@ -73,6 +73,11 @@ class ClusterSpec(Immutable):
     racks: tuple[str, ...] = ()
     restart: bool = True
 
+    @property
+    def configured(self) -> dict[str, str]:
+        """Return the configurations of all brokers; of racks those of all in turn, with commas between."""
+        return {**self.config, **({"broker.rack": ",".join(self.racks)} if self.racks else {})}
+
     def config_of(self, broker_id: int) -> dict[str, str]:
         """Return the configuration of one broker."""
         if not self.racks:
@@ -120,6 +125,7 @@ class Supervisor:
         metrics = listen_for_metrics(broker_ids, config.metrics_port, self._layout.remembered_metrics_ports())
         self._layout.remember_ports({broker_id: port_of(listener) for broker_id, listener in listeners.items()})
         self._layout.remember_metrics_ports({broker_id: port_of(listener) for broker_id, listener in metrics.items()})
+        self._layout.remember_configs(self._spec.configured)
         preload()
         # What was imported stays for good, and brokers share its pages as long as no collection touches them.
         gc.freeze()
