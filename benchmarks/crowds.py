@@ -7,7 +7,7 @@ partitions   Three brokers with 10,000 partitions of three replicas, to each of 
              (`syncline_event_loop_own_hold_seconds`), which knows it up to the bound of its bucket. At last, what they
              take at rest.
 spread       A record to each of 2,000 partitions of three replicas, by one producer, acks=all: how long that takes, and
-             the brokers' processor time. The median of some rounds counts, without the first one, which makes the files.
+             the brokers' processor time. The median of rounds counts, without the first one, which makes the files.
              Beside it stands Apache Kafka.
 connections  5,000 connections to one broker, each of which has asked once, as clients do. Compared are its resident
              memory before, meanwhile, and after they have closed.
