@@ -170,3 +170,19 @@ def topics_without_partitions(version: int) -> list[Action]:
         list_offsets(version, [("t", {}), ("t", {0: -1}), (exact("nope"), {})], to=broker()),
         list_offsets(version, [("t", {0: -1}), ("t", {})], to=broker(), isolation_level=3),
     ]
+
+
+@sequence(1, 6, 9, t=topic((0,)))
+def special_times_of_nothing(version: int) -> list[Action]:
+    """A special time that the version does not have is 35, wherever it is asked for."""
+    return [
+        list_offsets(version, {"t": {9: -4}}, to=broker()),
+        list_offsets(version, {exact("nope"): {0: -7}}, to=broker()),
+        list_offsets(version, {"t": {0: -99}}, to=broker(1)),
+    ]
+
+
+@sequence(2, 9, t=topic((0,)))
+def isolation_and_duplicates(version: int) -> list[Action]:
+    """A request that is refused as a whole is answered row by row."""
+    return [list_offsets(version, {"t": [(0, -1), (0, -2)]}, isolation_level=3)]

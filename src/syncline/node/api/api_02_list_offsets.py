@@ -88,13 +88,13 @@ def _find(
 ) -> None:
     timestamp = int(each.timestamp)
     replica_id = int(asked.replica_id)
+    if timestamp < 0 and _SINCE.get(timestamp, version + 1) > version:
+        slot((ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1))
+        return
     partition = broker.partitions.get(key)
     error = _refusal(broker, key, partition, int(getattr(each, "current_leader_epoch", -1)), replica_id)
     if error or partition is None:
         slot((error, -1, -1, -1))
-        return
-    if timestamp < 0 and _SINCE.get(timestamp, version + 1) > version:
-        slot((ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1))
         return
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         slot((ErrorCode.NONE, -1, partition.log.log_start, _epoch_at(partition, partition.log.log_start)))
@@ -180,26 +180,31 @@ def _answer(
 ) -> "Steps":
     """Answer: if merged, partitions listed more than once have one row, and topics without any have none.
 
-    If the request was refused as a whole, each topic keeps its own.
+    If the request was refused as a whole, everything that it lists has a row.
     """
     rows = iter(found)
-    answered: list[tuple[str, dict[int, Found]]] = []
+    answered: list[tuple[str, list[tuple[int, Found]]]] = []
     row_of_name: dict[str, dict[int, Found]] = {}
     for name, partitions in topics:
         yield
-        row_of = row_of_name.get(name) if is_merged else None
-        if row_of is None:
-            row_of = row_of_name[name] = {}
-            answered.append((name, row_of))
+        listed = []
+        row_of = row_of_name.setdefault(name, {})
         for each in partitions:
-            row_of[int(each.partition_index)] = next(rows)
+            row = (int(each.partition_index), next(rows))
+            listed.append(row)
+            row_of[row[0]] = row[1]
             yield
+        answered.append((name, listed))
     if is_merged:
-        answered = [topic for topic in answered if topic[1]]
-    listed = Rows(
-        answered, lambda topic: {"name": topic[0], "partitions": Rows(topic[1].items(), _row)}, lambda topic: topic[1]
+        answered = []
+        for name, row_of in row_of_name.items():
+            if row_of:
+                answered.append((name, list(row_of.items())))
+            yield
+    topics_answered = Rows(
+        answered, lambda topic: {"name": topic[0], "partitions": Rows(topic[1], _row)}, lambda topic: topic[1]
     )
-    request.answer({"throttle_time": 0, "topics": listed})
+    request.answer({"throttle_time": 0, "topics": topics_answered})
 
 
 def _row(found: tuple[int, Found]) -> dict[str, Any]:
