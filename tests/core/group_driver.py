@@ -233,7 +233,7 @@ class GroupDriver:
 
     def commit_error(self, *args: Any, **options: Any) -> ErrorCode:
         """Commit, and return the one error."""
-        (error,) = set(self.answers[self.commit(*args, **options)].errors.values())
+        (error,) = set(self.answers[self.commit(*args, **options)].errors)
         return error
 
     def delete_group(self, group: str = GROUP) -> int:

@@ -414,3 +414,18 @@ def other_client_id(version: int) -> list[Action]:
 def reasons(version: int) -> list[Action]:
     """A reason changes nothing."""
     return [join(version, reason="because", save={"m1": "member_id"}), join(version, member=M1, reason="x" * 300)]
+
+
+@sequence(*edges(JOIN_GROUP))
+def refused_for_several_reasons(version: int) -> list[Action]:
+    """The session timeout comes first, then an unknown group, the protocols, the member; all but 16 name the member."""
+    return [
+        join(version, member="nobody", session=0, protocols=()),
+        join(version, member="nobody", protocols=()),
+        *stable_alone(4),
+        join(version, member="nobody", protocol_type="connect"),
+        join(version, member="nobody", protocols=()),
+        join(version, member="nobody", protocols=FIRST),
+        join(version, member="nobody", to=other_than_coordinator("g")),
+        join(version, exact(""), member="nobody"),
+    ]

@@ -243,3 +243,34 @@ def deleting_in_use(_: int) -> list[Action]:
 def group_of_offsets(_: int) -> list[Action]:
     """What a group of only offsets looks like."""
     return [commit(6, "g", {"t": {0: 1}}), describe_groups(5, "g"), list_groups(5)]
+
+
+@sequence(*edges(OFFSET_COMMIT), t=topic((0,), (0,)))
+def topics_listed_twice(version: int) -> list[Action]:
+    """Every row is answered; if a partition is unknown, there is one row for each topic."""
+    return [
+        commit(version, "g", [("t", {0: 1}), ("t", {1: 2}), ("t", {})]),
+        commit(version, "g", [("t", {0: 3}), ("t", {9: 1, 0: 4}), (exact("nope"), {0: 1}), (exact("nope"), {})]),
+        commit(version, "g", [("t", {}), (exact("nope"), {})]),
+        commit(version, "g", {"t": {}}),
+        fetch_offsets(5, "g", {"t": [0, 1]}),
+    ]
+
+
+@sequence(*edges(OFFSET_COMMIT), t=topic((0,)))
+def partition_listed_twice(version: int) -> list[Action]:
+    """Each entry for itself: one is stored, one has too much metadata."""
+    entries = [(0, _offset(1)), (0, _offset(2, committed_metadata="x" * 4097))]
+    return [commit(version, "g", {"t": entries}), fetch_offsets(5, "g", {"t": [0]})]
+
+
+@sequence(t=topic((0,), (0,)))
+def deleting_from_topics_listed_twice(_: int) -> list[Action]:
+    """Every row is answered; if a partition is unknown, there is one row for each topic."""
+    return [
+        commit(6, "g", {"t": {0: 1, 1: 2}}),
+        delete_offsets("g", [("t", [1]), ("t", [1, 0])]),
+        delete_offsets("g", [("t", [1]), ("t", [9, 1]), (exact("nope"), [0]), (exact("nope"), [])]),
+        delete_offsets("g", [("t", []), (exact("nope"), [])]),
+        delete_offsets("g", {"t": []}),
+    ]

@@ -26,19 +26,26 @@ STICKY = ("sticky", subscription("t", "u"))
             "none",
             {"session_ms": 1, "protocols": (), "member_id": "x"},
             ErrorCode.INVALID_SESSION_TIMEOUT,
-            "",
+            "x",
             id="session-before-protocols",
         ),
         pytest.param("none", {"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", id="no-protocols"),
         pytest.param("none", {"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", id="no-type"),
         pytest.param("none", {"member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID, "x", id="member-of-no-group"),
+        pytest.param(
+            "none",
+            {"member_id": "x", "protocols": ()},
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            "x",
+            id="member-of-no-group-before-protocols",
+        ),
         pytest.param("stable", {"member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID, "x", id="unknown-member"),
         pytest.param(
             "stable",
             {"member_id": "x", "protocol_type": "connect"},
-            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             "x",
-            id="unknown-member-before-type",
+            id="type-before-unknown-member",
         ),
         pytest.param(
             "stable", {"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", id="other-type"
@@ -857,7 +864,7 @@ def test_resigning_answers_everything_that_waits() -> None:
     driver.resign()
 
     assert {driver.answers[ticket].error for ticket in (*syncs, join)} == {ErrorCode.NOT_COORDINATOR}
-    assert set(driver.answers[commit].errors.values()) == {ErrorCode.NOT_COORDINATOR}
+    assert set(driver.answers[commit].errors) == {ErrorCode.NOT_COORDINATOR}
 
 
 def test_group_record_is_what_kafka_stores() -> None:

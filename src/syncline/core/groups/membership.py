@@ -56,7 +56,7 @@ class Membership:
         group = self._groups.get(group_id)
         error = self._join_refusal(group, request)
         if error is not ErrorCode.NONE:
-            member_id = "" if error in _JOIN_ERRORS_WITHOUT_ID else request.member_id
+            member_id = "" if error is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
             self._out.reply(ticket, JoinReply(error=error, member_id=member_id))
             return
         if group is None:
@@ -74,21 +74,23 @@ class Membership:
         settings = self._out.settings
         if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not request.protocol_type or not 0 < len(request.protocols) <= PROTOCOLS_MAX or not _is_storable(request):
+        if group is None and request.member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if len(request.protocols) > PROTOCOLS_MAX or not _is_storable(request):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not self._has_room_for(group, request):
+        if not self._has_room_for(group, request) or not self._has_room(group, request.member_id):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
+        names = [protocol.name for protocol in request.protocols]
+        is_spoken = group is None or group.supports(request.protocol_type, names)
+        if not request.protocol_type or not names or not is_spoken:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
-        if not self._has_room(group, request.member_id):
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
+            return ErrorCode.NONE
         is_pending = request.member_id in group.pending and request.group_instance_id is None
         if request.member_id and not is_pending:
             error = group.refusal(request.member_id, request.group_instance_id)
             if error is not ErrorCode.NONE:
                 return error
-        if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.NONE
 
     def _has_room_for(self, group: Group | None, request: JoinRequest) -> bool:
@@ -99,7 +101,9 @@ class Membership:
             others_bytes = group.member_bytes - (member.size_bytes if member is not None else 0)
         return others_bytes + protocols_bytes(request.protocols) <= self._out.settings.group_bytes_max
 
-    def _has_room(self, group: Group, member_id: str) -> bool:
+    def _has_room(self, group: Group | None, member_id: str) -> bool:
+        if group is None:
+            return True
         size_max = self._out.settings.group_size_max
         member = group.members.get(member_id)
         if group.state is GroupState.EMPTY:
@@ -337,7 +341,6 @@ class Membership:
 
 # As long as the suffix of a member id: a dash and a UUID.
 _ID_TAIL = "-" * 37
-_JOIN_ERRORS_WITHOUT_ID = (ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def _is_storable(request: JoinRequest) -> bool:

@@ -13,7 +13,7 @@ Units: `*_ms` milliseconds; in an `Instant`, `now_ms` is monotonic (deadlines)
 and `wall_ms` Unix time (what is stored).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -182,9 +182,9 @@ class LeaveReply(Immutable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CommitReply(Immutable):
-    """Answer to an OffsetCommit: the error of each (topic, partition)."""
+    """Answer to an OffsetCommit: the error of each offset, in the order of the request."""
 
-    errors: Mapping[tuple[str, int], ErrorCode]
+    errors: Sequence[ErrorCode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -96,13 +96,13 @@ class Offsets:
     def commit(self, ticket: Ticket, group_id: str, request: CommitRequest) -> None:
         """Store offsets for a member, or for a client that uses a group without members to keep offsets."""
         error = self._commit_refusal(group_id, request)
-        errors: dict[tuple[str, int], ErrorCode] = {}
+        errors: list[ErrorCode] = []
         accepted: dict[OffsetKey, CommittedOffset] = {}
         for wanted in request.offsets:
             outcome = error
             if error is ErrorCode.NONE and self._is_too_large(wanted.metadata):
                 outcome = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            errors[wanted.topic, wanted.partition] = outcome
+            errors.append(outcome)
             if outcome is ErrorCode.NONE:
                 accepted[OffsetKey(group_id, wanted.topic, wanted.partition)] = self._committed(wanted)
         if not accepted:
@@ -151,7 +151,7 @@ class Offsets:
         ticket: Ticket,
         group_id: str,
         accepted: Mapping[OffsetKey, CommittedOffset],
-        errors: Mapping[tuple[str, int], ErrorCode],
+        errors: Sequence[ErrorCode],
     ) -> None:
         def applied() -> None:
             for key, value in accepted.items():
@@ -162,7 +162,7 @@ class Offsets:
 
         def answered(error: ErrorCode) -> None:
             failure = offset_write_error(error)
-            outcomes = {place: failure if outcome is ErrorCode.NONE else outcome for place, outcome in errors.items()}
+            outcomes = [failure if outcome is ErrorCode.NONE else outcome for outcome in errors]
             self._out.reply(ticket, CommitReply(errors=outcomes))
 
         records = tuple(offset_record(key, value) for key, value in accepted.items())

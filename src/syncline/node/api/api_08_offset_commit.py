@@ -7,16 +7,15 @@ that do not exist are refused one by one; the others of the request are stored.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncline.core.groups.messages import CommitReply, CommitRequest, OffsetToCommit
-from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, Offset
+from syncline.node.groups.topic_rows import TopicRows
 from syncline.node.loop.list_parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
-from syncline.wire.rows import Rows
 
 if TYPE_CHECKING:
     from syncline.node.serving.request import Request, Steps
@@ -39,16 +38,22 @@ def handle(broker: "Host", request: "Request") -> "Steps":
     asked = yield from request.decode_in_steps()
     offsets: list[OffsetToCommit] = []
     expire_timestamp_ms = _expire_timestamp_ms(asked, broker.clock.wall_ms())
+    rows = TopicRows()
     for topic in asked.topics:
         yield
+        name = str(topic.name)
+        rows.begin(name, exists=name in broker.image.topics)
         for each in topic.partitions:
             yield
-            if broker.image.partition(str(topic.name), int(each.partition_index)) is None:
+            index = int(each.partition_index)
+            if broker.image.partition(name, index) is None:
+                rows.add_unknown(index)
                 continue
+            rows.add(index, len(offsets))
             offsets.append(
                 OffsetToCommit(
-                    topic=str(topic.name),
-                    partition=int(each.partition_index),
+                    topic=name,
+                    partition=index,
                     offset=Offset(int(each.committed_offset)),
                     leader_epoch=int(getattr(each, "committed_leader_epoch", NONE)),
                     metadata=each.committed_metadata or "",
@@ -70,10 +75,8 @@ def handle(broker: "Host", request: "Request") -> "Steps":
         )
 
     def answered(replies: list[CommitReply]) -> None:
-        errors: dict[tuple[str, int], ErrorCode] = {}
-        for reply in replies:
-            errors.update(reply.errors)
-        request.answer(_response(asked, errors))
+        codes = [code for reply in replies for code in reply.errors]
+        request.answer({"throttle_time": 0, "topics": rows.answered(codes)})
 
     decide_parts(asyncio.get_running_loop(), in_parts(offsets, OFFSETS_AT_ONCE), commit, answered)
 
@@ -83,14 +86,3 @@ def _expire_timestamp_ms(asked: Any, now_ms: int) -> int:
     if retention is None or retention < timedelta(0):
         return NONE
     return now_ms + int(retention // _MILLISECOND)
-
-
-def _response(asked: Any, errors: Mapping[tuple[str, int], ErrorCode]) -> dict[str, Any]:
-    def row(topic: Any) -> dict[str, Any]:
-        def outcome(each: Any) -> dict[str, Any]:
-            code = errors.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return {"partition_index": each.partition_index, "error_code": code}
-
-        return {"name": topic.name, "partitions": Rows(topic.partitions, outcome)}
-
-    return {"throttle_time": 0, "topics": Rows(asked.topics, row, lambda topic: topic.partitions)}

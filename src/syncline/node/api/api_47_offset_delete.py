@@ -7,10 +7,11 @@ refuses the whole request for a live group of another protocol.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from syncline.core.groups.messages import OffsetDeleteReply
 from syncline.model.errors import ErrorCode
+from syncline.node.groups.topic_rows import TopicRows
 from syncline.node.loop.list_parts import decide_parts, in_parts
 from syncline.wire.api import ApiKey
 from syncline.wire.rows import Rows
@@ -32,31 +33,31 @@ OFFSETS_AT_ONCE: Final = 200
 def handle(broker: "Host", request: "Request") -> "Steps":
     """Pass the partitions that exist to the coordinator; refuse the others."""
     asked = yield from request.decode_in_steps()
-    places: dict[tuple[str, int], None] = {}
+    places: dict[tuple[str, int], int] = {}
+    rows = TopicRows()
     for topic in asked.topics:
         yield
+        name = str(topic.name)
+        rows.begin(name, exists=name in broker.image.topics)
         for each in topic.partitions:
             yield
-            if broker.image.partition(str(topic.name), int(each.partition_index)) is not None:
-                places[str(topic.name), int(each.partition_index)] = None
+            index = int(each.partition_index)
+            if broker.image.partition(name, index) is None:
+                rows.add_unknown(index)
+            else:
+                rows.add(index, places.setdefault((name, index), len(places)))
 
     def delete(part: Sequence[tuple[str, int]], answer: Callable[[OffsetDeleteReply], None]) -> None:
         broker.groups.delete_offsets(str(asked.group_id), part, answer)
 
     def answered(replies: list[OffsetDeleteReply]) -> None:
         error = replies[-1].error
-        errors: dict[tuple[str, int], ErrorCode] = {}
-        for reply in replies:
-            errors.update(reply.errors)
-
-        def row(topic: Any) -> dict[str, Any]:
-            def outcome(each: Any) -> dict[str, Any]:
-                code = errors.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                return {"partition_index": each.partition_index, "error_code": code}
-
-            return {"name": topic.name, "partitions": Rows(topic.partitions, outcome)}
-
-        topics = Rows(asked.topics if error is ErrorCode.NONE else (), row, lambda topic: topic.partitions)
+        topics: Rows | tuple[()] = ()
+        if error is ErrorCode.NONE:
+            errors: dict[tuple[str, int], ErrorCode] = {}
+            for reply in replies:
+                errors.update(reply.errors)
+            topics = rows.answered([errors[place] for place in places])
         request.answer({"error_code": error, "throttle_time": 0, "topics": topics})
 
     parts = in_parts(list(places), OFFSETS_AT_ONCE)

@@ -158,7 +158,10 @@ class GroupCoordinator:
             group_id,
             lambda shard, ticket, at: shard.join(ticket, group_id, request, at),
             answer,
-            lambda error: JoinReply(error=error, member_id=request.member_id),
+            # As Kafka's: a broker that does not coordinate the group has nothing to say of its members.
+            lambda error: JoinReply(
+                error=error, member_id=request.member_id if error is ErrorCode.INVALID_GROUP_ID else ""
+            ),
         )
 
     def sync(self, group_id: str, request: SyncRequest, answer: Answer[SyncReply]) -> None:
@@ -212,7 +215,7 @@ class GroupCoordinator:
             group_id,
             lambda shard, ticket, at: shard.commit(ticket, group_id, request, at),
             answer,
-            lambda error: CommitReply(errors={(each.topic, each.partition): error for each in request.offsets}),
+            lambda error: CommitReply(errors=[error] * len(request.offsets)),
             may_be_nameless=True,
         )
 
