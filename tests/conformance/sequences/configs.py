@@ -395,3 +395,26 @@ def no_remote_storage(version: int) -> list[Action]:
         alter_configs(1, (TOPIC_RESOURCE, "t", {"remote.storage.enable": "true"})),
         change_configs(version, (TOPIC_RESOURCE, "t", changes[0]), validate_only=True),
     ]
+
+
+@sequence(*every(INCREMENTAL_ALTER_CONFIGS))
+def values_of_no_topic(version: int) -> list[Action]:
+    """Values are looked at before the topic that they are for."""
+    changes = [
+        ("retention.ms", SET, "abc"),
+        ("retention.ms", APPEND, "1"),
+        ("no.such", SET, "1"),
+        ("retention.ms", SET, "1"),
+    ]
+    return [
+        *(change_configs(version, (TOPIC_RESOURCE, "nope", [each])) for each in changes),
+        change_configs(version, (TOPIC_RESOURCE, exact("a b"), [("retention.ms", APPEND, "1")])),
+        change_configs(version, (TOPIC_RESOURCE, exact(""), [("retention.ms", SET, "abc")])),
+        alter_configs(min(version, 2), (TOPIC_RESOURCE, "nope", [("retention.ms", "abc")])),
+    ]
+
+
+@sequence(*edges(DESCRIBE_CONFIGS), t=topic((0,)))
+def unknown_kind_beside_a_topic(version: int) -> list[Action]:
+    """One resource of a kind that does not exist refuses the request."""
+    return [describe_configs(version, (TOPIC_RESOURCE, "t", ["retention.ms"]), (3, exact(""), None))]

@@ -166,3 +166,16 @@ def ids_twice(version: int) -> list[Action]:
         metadata(version, [TopicId("t"), TopicId("t")]),
         metadata(version, [{"topic_id": UNKNOWN_ID, "name": None}, {"topic_id": UNKNOWN_ID, "name": None}]),
     ]
+
+
+@sequence(8, 10, 12, t=topic((0,)))
+def authorized_operations_of_nothing(version: int) -> list[Action]:
+    """A topic that is not there has operations, too; one without a name has none."""
+    asked: list[object] = ["t", exact("nope"), exact("a b")]
+    return [
+        metadata(version, asked, include_topic_authorized_operations=True),
+        *(
+            metadata(version, [{"topic_id": UNKNOWN_ID, "name": None}], include_topic_authorized_operations=True)
+            for _ in range(version >= 12)
+        ),
+    ]

@@ -294,3 +294,24 @@ def no_remote_storage(version: int) -> list[Action]:
         {"remote.storage.enable": "true", "no.such": "1"},
     ]
     return [create_topics(version, new_topic("a", configs=row), validate_only=True) for row in rows]
+
+
+@sequence(*edges(CREATE_TOPICS), t=topic((0,)))
+def too_many_partitions(version: int) -> list[Action]:
+    """The sum of a request is looked at before its topics, and refuses all of them."""
+    return [
+        create_topics(version, new_topic("t", 100_000)),
+        create_topics(version, new_topic("a", 100_000), new_topic(exact("a b")), "b", "b"),
+        create_topics(version, new_topic("a", 100_000), new_topic("a", 100_000), new_topic("t")),
+    ]
+
+
+@sequence(*edges(CREATE_TOPICS))
+def no_time_for_what_is_refused(version: int) -> list[Action]:
+    """A request of nothing but repeated and reserved names needs no time."""
+    reserved = new_topic(exact("__cluster_metadata"))
+    return [
+        create_topics(version, "a", "a", timeout=0),
+        create_topics(version, "a", "a", reserved, timeout=0),
+        create_topics(version, "a", "a", "b", timeout=0),
+    ]

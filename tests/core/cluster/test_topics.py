@@ -63,7 +63,6 @@ LONG = "x" * 250
         (NewTopic("t", 1, 1), 36, "Topic 't' already exists."),
         (NewTopic("n", 0, 1), 37, "Number of partitions was set to an invalid non-positive value."),
         (NewTopic("n", -2, 1), 37, "Number of partitions was set to an invalid non-positive value."),
-        (NewTopic("n", 100_000, 1), 44, "Excessively large number of partitions per request."),
         (NewTopic("n", 0, 0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
         (
             NewTopic("n", 1, 4),

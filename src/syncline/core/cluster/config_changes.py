@@ -187,19 +187,20 @@ def _changed_topic(
     image: MetadataImage, resource: ResourceChange, settings: BrokerConfig, *, replace: bool
 ) -> ConfigsChanged:
     name = resource.name
+    present = image.topic_configs(name)
+    wanted = _wanted(present, resource, TOPIC_CONFIGS, settings, replace=replace)
     if not name:
         raise _invalid_request("Default topic resources are not allowed.")
     problem = what_is_wrong(name)
     if problem is not None:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    if name not in image.topics:
-        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    present = image.topic_configs(name)
-    wanted = _wanted(present, resource, TOPIC_CONFIGS, settings, replace=replace)
     try:
         validate_topic_configs(wanted)
     except ConfigError as error:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    # Kafka looks at the values first, whether the topic exists or not.
+    if name not in image.topics:
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return ConfigsChanged(ConfigResource(ResourceType.TOPIC, name), _steps(present, wanted))
 
 

@@ -42,7 +42,8 @@ from syncline.model.topic_config import stored_topic_config, validate_topic_conf
 
 # One request may create this many partitions.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-_METADATA_TOPIC: Final = "__cluster_metadata"
+EXCESSIVE: Final = "Excessively large number of partitions per request."
+METADATA_TOPIC: Final = "__cluster_metadata"
 
 NewTopicId = Callable[[], UUID]
 
@@ -91,12 +92,8 @@ def create_topics(
     *,
     below: Below,
     new_topic_id: NewTopicId,
-    is_excessive: bool | None = None,
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Return what to create; a repeated name has one result, a refusal.
-
-    `is_excessive` says whether the request of which `topics` are a part wants too many partitions; None: they are all.
-    """
+    """Return what to create; a repeated name has one result, a refusal."""
     results: list[TopicResult] = []
     changes: list[Change] = []
     named = Counter(topic.name for topic in topics)
@@ -104,13 +101,10 @@ def create_topics(
         TopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, n in named.items() if n > 1
     )
     single = [topic for topic in topics if named[topic.name] == 1]
-    if is_excessive is None:
-        is_excessive = sum(requested_partitions(topic, settings) for topic in single) > PARTITIONS_PER_REQUEST_MAX
     collisions = Collisions(image.topics)
     for topic in single:
         try:
             _validate_name(image, topic.name, collisions)
-            _validate_total(excessive=is_excessive)
             configs = _validated_configs(topic)
             replicas = _replicas_of(image, topic, settings, below)
             partitions = _new_partitions(image, replicas)
@@ -203,14 +197,9 @@ def requested_partitions(topic: NewTopic, settings: BrokerConfig) -> int:
     return settings.num_partitions if topic.partitions == NONE else max(0, topic.partitions)
 
 
-def _validate_total(*, excessive: bool) -> None:
-    if excessive:
-        raise RequestError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-
-
 def _validate_name(image: MetadataImage, name: str, collisions: Collisions) -> None:
-    if name == _METADATA_TOPIC:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited.")
+    if name == METADATA_TOPIC:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     problem = what_is_wrong(name)
     if problem is not None:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -346,7 +335,8 @@ def _added_partitions(image: MetadataImage, topic: MorePartitions, below: Below)
             f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
         )
     additional = topic.count - present
-    _validate_total(excessive=additional > PARTITIONS_PER_REQUEST_MAX)
+    if additional > PARTITIONS_PER_REQUEST_MAX:
+        raise RequestError(ErrorCode.POLICY_VIOLATION, EXCESSIVE)
     first = known.partitions[0]
     # While it is reassigned, the one that is wanted.
     factor = len(first.replicas) - len(first.removing)

@@ -134,7 +134,8 @@ def _answer(describing: "Describing", request: "Request", asked: MetadataRequest
 
 
 def _with_operations(row: MetadataTopic | None) -> MetadataTopic | None:
-    if row is None or row.error_code:
+    # Of a topic that is not there, too, unless it has no name.
+    if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
         return row
     return row._replace(authorized_operations=TOPIC_OPERATIONS)
 

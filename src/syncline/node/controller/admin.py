@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from syncline.core.cluster.config_description import BrokerLayers, describe_topic
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.topics import (
+    EXCESSIVE,
+    METADATA_TOPIC,
     PARTITIONS_PER_REQUEST_MAX,
     MorePartitions,
     NewTopic,
@@ -60,8 +62,14 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
     for each in request.topics:
         topics.append((yield from _new_topic(each)))
         yield
-    if is_over(request):
-        results = [TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in topics]
+    are_refused, is_excessive = yield from _judged(topics, controller)
+    refusal: tuple[ErrorCode, str | None] | None = None
+    if is_over(request) and not are_refused:
+        refusal = ErrorCode.REQUEST_TIMED_OUT, None
+    elif is_excessive:
+        refusal = ErrorCode.POLICY_VIOLATION, EXCESSIVE
+    if refusal is not None:
+        results = [TopicResult(topic.name, *refusal) for topic in topics]
         reply({"topics": Rows(results, lambda result: _created(result, None))})
         return
     described = _CreatedConfigs(controller, topics) if requested.version >= 5 else None
@@ -72,7 +80,6 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
     parts = yield from in_independent_parts(
         topics, DECIDED_AT_ONCE, subject=lambda topic: topic.name, weight=partitions_of
     )
-    is_excessive = (yield from _are_excessive(topics, controller)) if len(parts) > 1 else None
 
     def decide(part: Sequence[NewTopic], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
         decision = create_topics(
@@ -81,7 +88,6 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
             controller.config,
             below=controller.below,
             new_topic_id=controller.new_topic_id,
-            is_excessive=is_excessive,
         )
         if described is not None:
             described.decided(image, decision.changes)
@@ -98,18 +104,25 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
     decide_in_parts(controller, requested, parts, decide, answered)
 
 
-def _are_excessive(topics: Sequence[NewTopic], controller: ActiveController) -> Generator[None, None, bool]:
-    """Return whether the topics of a request, without repeated ones, want too many partitions."""
-    times: dict[str, int] = {}
+def _judged(topics: Sequence[NewTopic], controller: ActiveController) -> Generator[None, None, tuple[bool, bool]]:
+    """Return whether every topic is refused by its name alone, and whether all together want too many partitions."""
+    times = yield from _times(topic.name for topic in topics)
+    wanted, are_refused = 0, True
     for topic in topics:
-        times[topic.name] = times.get(topic.name, 0) + 1
-        yield
-    wanted = 0
-    for topic in topics:
-        if times[topic.name] == 1:
+        if times[topic.name] == 1 and topic.name != METADATA_TOPIC:
             wanted += requested_partitions(topic, controller.config)
+            are_refused = False
         yield
-    return wanted > PARTITIONS_PER_REQUEST_MAX
+    return are_refused, wanted > PARTITIONS_PER_REQUEST_MAX
+
+
+def _times(keys: Iterable[Hashable]) -> Generator[None, None, dict[Hashable, int]]:
+    """Return how often a request names each of these: what it names twice is refused before its time counts."""
+    times: dict[Hashable, int] = {}
+    for key in keys:
+        times[key] = times.get(key, 0) + 1
+        yield
+    return times
 
 
 def _new_topic(topic: Any) -> Generator[None, None, NewTopic]:
@@ -186,16 +199,21 @@ def _delete_topics(controller: ActiveController, requested: AdminRequest, reply:
     else:
         topics = yield from made_in_steps(request.topic_names, lambda name: TopicReference(str(name)))
 
+    times = yield from _times(topics)
+    has_no_time = is_over(request) and any(
+        times[topic] == 1 and (topic.name is None) != (topic.topic_id == NO_TOPIC_ID) for topic in topics
+    )
+
     def subject(topic: TopicReference) -> Hashable:
         # One topic may be named by its name and by its id.
         return topic.name if topic.name is not None else controller.image.topic_names.get(topic.topic_id, topic)
 
     def decide(part: Sequence[TopicReference], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
-        if is_over(request):
-            return _refused_all(part, ErrorCode.REQUEST_TIMED_OUT)
         if not controller.config.delete_topic_enable:
             code = ErrorCode.INVALID_REQUEST if requested.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
             return _refused_all(part, code)
+        if has_no_time:
+            return _refused_all(part, ErrorCode.REQUEST_TIMED_OUT)
         return delete_topics(image, part)
 
     def row(result: TopicResult) -> Fields:
@@ -227,8 +245,11 @@ def _create_partitions(controller: ActiveController, requested: AdminRequest, re
         topics.append(MorePartitions(str(topic.name), int(topic.count), assignments))
         yield
 
+    times = yield from _times(topic.name for topic in topics)
+    has_no_time = is_over(request) and 1 in times.values()
+
     def decide(part: Sequence[MorePartitions], image: MetadataImage) -> Decision[tuple[TopicResult, ...]]:
-        if is_over(request):
+        if has_no_time:
             return Decision((), tuple(TopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in part))
         decision = create_partitions(image, part, below=controller.below)
         return _only_validated(decision) if request.validate_only else decision
