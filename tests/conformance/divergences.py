@@ -71,7 +71,6 @@ DIVERGENCES: tuple[Divergence, ...] = (
     Divergence("produce_batches.topic_compresses.v*", "reply.responses.*.records.*", OPAQUE, step=2),
     Divergence("produce_batches.topic_decompresses.v*", "reply.responses.*.records.*", OPAQUE, step=1),
     Divergence("produce_batches.wrong_max_timestamp.v*", "reply.*", OPAQUE),
-    Divergence("produce_batches.old_timestamps.v*", "reply.responses.*.max_timestamp", OPAQUE),
     Divergence(
         "departed_reassignments.cancelled_with_another_order.v*",
         "reply.topics.0.partitions.0.leader_id",

@@ -126,6 +126,8 @@ def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHe
     if size < HEADER_BYTES:
         raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"A record batch cannot have {size} bytes.")
     header = BatchHeader.parse(buffer, start)
+    if header.compression > Codec.ZSTD and produce_version < ZSTD_SINCE:
+        raise InvalidBatch(ErrorCode.UNKNOWN_SERVER_ERROR, _unknown_codec(header))
     if header.compression == Codec.ZSTD and produce_version < ZSTD_SINCE:
         raise InvalidBatch(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -189,7 +191,7 @@ def prepare(
         _check_openable(header, is_busy=is_busy)
     if rules.append_time:
         if header.is_append_time:
-            raise _append_time_refused()
+            raise _append_time_refused(header)
         header = stamp_append_time(buffer, position, header, now_ms)
     else:
         header = _with_create_time(buffer, position, header, body, rules, now_ms, is_busy=is_busy)
@@ -246,12 +248,16 @@ def _check_fields(header: BatchHeader) -> None:
             fault=Fault.OFFSETS,
         )
     if header.compression > Codec.ZSTD:
-        raise _refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.compression}.")
+        raise _refused(ErrorCode.UNKNOWN_SERVER_ERROR, _unknown_codec(header))
 
 
-def _append_time_refused() -> InvalidBatch:
+def _unknown_codec(header: BatchHeader) -> str:
+    return f"Unknown compression type id: {header.compression}."
+
+
+def _append_time_refused(header: BatchHeader) -> InvalidBatch:
     text = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
-    return _timestamps_refused([(0, text)])
+    return _timestamps_refused([(index, text) for index in range(min(header.record_count, RECORD_ERRORS_MAX))])
 
 
 def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
@@ -285,10 +291,13 @@ def _with_create_time(
 ) -> BatchHeader:
     """Return the header, corrected if it contradicts the records; refuse timestamps outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
+    if header.is_append_time and max_ms == NO_TIMESTAMP:
+        # The bit says that each record has this time, and Kafka passes over it only for records that have one.
+        raise _append_time_refused(header)
     # Without limits, the field itself is one: deltas may exceed it.
     oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
     newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
-    plausible = base_ms <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
+    plausible = max(base_ms, NO_TIMESTAMP) <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
     if plausible and body.delta_max_ms is not None:
         plausible = base_ms - body.delta_max_ms >= oldest_ms and base_ms + body.delta_max_ms <= newest_ms
     elif plausible and not header.compression:

@@ -237,3 +237,33 @@ def producer_fields(version: int) -> list[Action]:
         batch("a", producer_id=9_000_000_001, producer_epoch=-1, base_sequence=0),
         batch("b", base_sequence=5),
     )
+
+
+@sequence(3, 6, 7, 11, t=topic((0,), max_message_bytes="100"))
+def too_large_and_of_an_unknown_codec(version: int) -> list[Action]:
+    """Up to v6 the codec is looked at first, since it must not be zstd."""
+    return _each(version, sized(200, attributes=7), batch("a", attributes=7))
+
+
+@sequence(3, 11, t=topic((0,)))
+def times_before_none(version: int) -> list[Action]:
+    """A batch whose records are all older than -1, which is no time, has none."""
+    return _each(version, batch("a", "b", base_timestamp=-2), batch("a", Record(b"b", b"k", 5), base_timestamp=-100))
+
+
+@sequence(7, 11, t=topic((0,)))
+def append_time_without_a_time(version: int) -> list[Action]:
+    """The bit of append time is cleared if there is a time, and refused if there is none."""
+    bit = 0x08
+    return _each(
+        version,
+        batch("a", "b", attributes=bit),
+        batch("a", "b", attributes=bit, base_timestamp=-1),
+        batch("a", "b", attributes=bit, base_timestamp=-1, max_timestamp=5),
+    )
+
+
+@sequence(7, 11, t=topic((0,), message_timestamp_type="LogAppendTime"))
+def append_time_of_several_records(version: int) -> list[Action]:
+    """Where brokers set the time, the bit is refused for each record."""
+    return [produce(version, {"t": {0: batch("a", "b", attributes=0x08)}})]

@@ -1,7 +1,7 @@
 """Produce: who may write where, acknowledgements, duplicates, names; batches themselves are good."""
 
 from tests.conformance.apis import PRODUCE, edges, every
-from tests.conformance.batches import Record, batch, sized
+from tests.conformance.batches import ZSTD, Record, batch, sized
 from tests.conformance.group_requests import find_coordinator
 from tests.conformance.requests import fetch, list_offsets, metadata, produce
 from tests.conformance.steps import Action, broker, exact, follower, leader, sequence, topic
@@ -216,4 +216,14 @@ def transactional_batch_without_id(version: int) -> list[Action]:
             version,
             {"t": {0: batch("a", attributes=0x10, producer_id=9_000_000_001, producer_epoch=0, base_sequence=0)}},
         ),
+    ]
+
+
+@sequence(3, 6, 9, 11, t=topic((0,)))
+def bad_acks_and_worse(version: int) -> list[Action]:
+    """Partitions that do not exist and records in no form at all are refused before the acks are looked at."""
+    return [
+        produce(version, {"t": {9: batch("a")}}, acks=2, to=leader("t")),
+        *(produce(version, {"t": {0: each}}, acks=2) for each in (b"", batch("a", magic=1), batch("a", codec=ZSTD))),
+        produce(version, {"t": {0: batch("a", bad_checksum=True)}}, acks=2),
     ]

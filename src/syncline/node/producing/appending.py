@@ -46,8 +46,6 @@ def append_batch(
     `content` is what a worker found out about the batch, None if it has not been opened. Raises NeedsOpening.
     """
     index = key.partition
-    if produce.acks not in (-1, 0, 1):
-        return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS), None, -1
     partition = producing.partitions.get(key)
     if partition is None or key.topic in INTERNAL_TOPICS:
         code = _misdirected(producing, key, is_client=request.listener == "client")
@@ -108,6 +106,8 @@ def _checked(
     header = admit(request.body, start, end, request.version)
     if header.is_transactional:
         return ProducedPartition(index, _transactional_refusal(produce, request.version))
+    if produce.acks not in (-1, 0, 1):
+        return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS)
     leader = partition.leader if partition is not None else None
     if partition is None or leader is None:
         return ProducedPartition(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
