@@ -334,3 +334,23 @@ def known_by_id(version: int) -> list[Action]:
 def racks(version: int) -> list[Action]:
     """Without a rack-aware selector a consumer's rack changes nothing."""
     return [*_fill(), fetch(version, {"t": {0: 0}}, rack_id="somewhere")]
+
+
+@sequence(13, 17, t=topic((0,), (0,), (1,)))
+def order_of_errors(version: int) -> list[Action]:
+    """What exists comes first, then unknown ids, then unknown partitions."""
+    listed = [("t", {9: 0, 2: 0}), (exact(UNKNOWN_ID), {0: 0}), ("t", {0: 5, 8: 0, 1: 0})]
+    return [fetch(version, listed, to=broker(), in_order=True)]
+
+
+@sequence(12, 17, t=topic((0,)))
+def diverging_read_committed(version: int) -> list[Action]:
+    """Where histories diverge nothing is read, not even which transactions were aborted."""
+    diverging = {"t": {0: _at(9, last_fetched_epoch=0)}}
+    return [*_fill(), *(fetch(version, diverging, isolation_level=level) for level in (0, 1))]
+
+
+@sequence(4, 12, t=topic((0,)))
+def read_committed_by_others(version: int) -> list[Action]:
+    """Only consumers read what is committed."""
+    return [*_fill(), *(fetch(version, {"t": {0: 0}}, isolation_level=1, replica_id=each) for each in (-1, -2, -3))]

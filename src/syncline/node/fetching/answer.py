@@ -31,10 +31,19 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 # The replica id of a consumer's fetch.
 CONSUMER: Final = -1
+# That of a tool that looks into any replica reads as a consumer does.
+_CONSUMERS: Final = (CONSUMER, -2)
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # The first fetch version whose answers carry leader hints.
 _HINT_VERSION: Final = 16
 
+
+# Where rows stand in an answer, by the errors with which their partitions are unknown.
+_ORDER: Final[dict[ErrorCode | None, int]] = {
+    None: 0,
+    ErrorCode.UNKNOWN_TOPIC_ID: 1,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
+}
 
 # What the rows of an answer have become so far: its topics, and the brokers that it names.
 Topics: TypeAlias = list[tuple[str | bytes, list[FetchedPartition]]]
@@ -55,7 +64,8 @@ def answer(
 ) -> None:
     """Send the answer that `rows` become; in steps, if they are many.
 
-    `unknown` are the partitions that did not exist when the request came. As in Kafka, they come last.
+    `unknown` are the partitions that did not exist when the request came. As in Kafka, they come last, first those of
+    unknown topic ids.
     """
     if len(rows) > PARTITIONS_AT_ONCE:
         request.step(_answer_in_steps(request, fetch, context, serving, rows, unknown, throttled))
@@ -63,7 +73,7 @@ def answer(
     if fetch.replica_id == CONSUMER and take_samples(serving, request, rows):
         take_empty_sample(serving, request)
     if unknown:
-        rows.sort(key=lambda row: row.entry in unknown)
+        rows.sort(key=lambda row: _ORDER[unknown.get(row.entry)])
     topics: Topics = []
     endpoints: Endpoints = {}
     _add_rows(serving, context, fetch, request.version, rows, unknown, topics, endpoints)
@@ -78,11 +88,9 @@ def answer(
 
 def _ordered(parts: Sequence[Sequence[Row]], unknown: dict[SessionPartition, ErrorCode]) -> Iterator[Sequence[Row]]:
     """Yield the rows in parts, those of unknown partitions last."""
-    for part in parts:
-        yield [row for row in part if row.entry not in unknown]
-    if unknown:
+    for code in _ORDER if unknown else (None,):
         for part in parts:
-            yield [row for row in part if row.entry in unknown]
+            yield [row for row in part if unknown.get(row.entry) == code]
 
 
 def _add_rows(
@@ -99,7 +107,8 @@ def _add_rows(
 
     A topic whose partitions lie apart is listed again, as in Kafka.
     """
-    aborted: list[AbortedTransaction] | None = [] if fetch.isolation_level == READ_COMMITTED else None
+    is_committed = fetch.isolation_level == READ_COMMITTED and fetch.replica_id in _CONSUMERS
+    aborted: list[AbortedTransaction] | None = [] if is_committed else None
     for row in rows:
         entry, records, error = row.entry, row.records, row.error
         high_watermark, log_start = row.high_watermark, row.log_start
@@ -140,7 +149,8 @@ def _add_rows(
                         high_watermark,
                         log_start,
                         records,
-                        aborted,
+                        # Null where Kafka has not looked at the log.
+                        aborted if row.diverging is None and row.preferred < 0 else None,
                         row.preferred,
                         row.diverging,
                         None,
