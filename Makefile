@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Let Python cache bytecode even if the caller's environment forbids it: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack cache-truth lab-20 conformance-live kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-floors bench-spark
+.PHONY: FORCE help demo test lint unit bench virtual model golden incidents chaos chaos-moves test-compiled bench-compiled wheels lag-truth burrow attack cache-truth lab-20 conformance-live conformance-random kafka-live spark-live spark-secure-live spark-kills spark-sink-live spark-versions setup clean bench-moves bench-throttle bench-sustained bench-lag-scrape bench-many-moves bench-crowds bench-floors bench-spark
 
 help: ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -108,6 +108,9 @@ lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brok
 
 conformance-live: $(VENV)/.dev ## ask Apache Kafka again and show which of its recorded answers changed (needs Java and Maven); ARGS=--write records them anew
 	$(BIN)/python -m tests.conformance.live $(ARGS)
+
+conformance-random: $(VENV)/.dev ## sequences drawn from seeds, played on Apache Kafka and on Syncline side by side, 100 seeds of each kind (needs Java and Maven; 10 minutes); ARGS="--seeds 7 --only groups" for one
+	$(BIN)/python -m tests.conformance.random_sequences $(ARGS)
 
 kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by side on Apache Kafka (needs Java and Maven; 2 minutes)
 	$(BIN)/python -m pytest -p no:cacheprovider tests/interop/live_kafka.py

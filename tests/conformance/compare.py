@@ -1,6 +1,6 @@
 """Comparing a replay with its recording, and setting aside what is meant to differ."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -35,11 +35,13 @@ def differences(sequence: str, recorded: list[dict[str, Any]], replayed: list[di
     return found
 
 
-def unexplained(found: list[Difference]) -> tuple[list[Difference], set[Divergence]]:
+def unexplained(
+    found: list[Difference], divergences: Sequence[Divergence] | None = None
+) -> tuple[list[Difference], set[Divergence]]:
     """Return the differences that no divergence covers, and the divergences that covered one."""
     left, used = [], set()
     for difference in found:
-        covering = [each for each in DIVERGENCES if _covers(each, difference)]
+        covering = [each for each in (divergences or DIVERGENCES) if _covers(each, difference)]
         used.update(covering)
         if not covering:
             left.append(difference)

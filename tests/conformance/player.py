@@ -94,6 +94,16 @@ class Cluster:
 
     def prepare(self, sequences: Iterable[Sequence]) -> None:
         """Make the topics of these sequences and wait until the cluster is ready for them."""
+        self.make_topics(sequences)
+        for rank in range(len(self.brokers)):
+            until(
+                lambda rank=rank: self.ask(rank, INIT_PRODUCER_ID, 1, {"transactional_id": None})["error_code"] == 0,
+                f"broker {rank} hands out producer ids",
+            )
+        self._load_coordinators()
+
+    def make_topics(self, sequences: Iterable[Sequence]) -> None:
+        """Make the topics of these sequences and wait until every broker knows them and leads its share."""
         wanted = {
             self.prefix(sequence) + short: topic for sequence in sequences for short, topic in sequence.topics.items()
         }
@@ -103,11 +113,6 @@ class Cluster:
         for rank in range(len(self.brokers)):
             until(lambda rank=rank: self._knows(rank, names), f"broker {rank} knows all topics")
             until(lambda rank=rank: self._leads(rank, wanted), f"broker {rank} leads its partitions")
-            until(
-                lambda rank=rank: self.ask(rank, INIT_PRODUCER_ID, 1, {"transactional_id": None})["error_code"] == 0,
-                f"broker {rank} hands out producer ids",
-            )
-        self._load_coordinators()
 
     def _create(self, topics: dict[str, Topic]) -> None:
         rows = [

@@ -1,0 +1,19 @@
+"""All random sequences there are: one for each kind and seed, always the same."""
+
+import random
+from collections.abc import Callable
+
+from tests.conformance.random_sequences import admin, data, groups
+from tests.conformance.steps import Action, Sequence, Topic
+
+KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]]] = {
+    "data": data.draw,
+    "groups": groups.draw,
+    "admin": admin.draw,
+}
+
+
+def generated(kind: str, seed: int) -> Sequence:
+    """Return the sequence of a kind and seed."""
+    topics, actions = KINDS[kind](random.Random(f"{kind} {seed}"))
+    return Sequence(f"random_{kind}.s{seed}", f"drawn from seed {seed}", topics, tuple(actions))
