@@ -107,20 +107,18 @@ class _Data:
     def _produce(self) -> list[Action]:
         dice = self.dice
         version = version_of(dice, PRODUCE)
-        acks = usually(dice, -1, (1, 1, 1, 2, -2, 0), 0.3)
+        rows = self._rows(self.producing.records)
+        answered_each = self.producing.answered_each(rows)
+        is_odd = answered_each is not rows
+        # An odd batch shall be refused for what it is, not for the acks.
+        acks = usually(dice, -1, (1, 1) if is_odd else (1, 1, 1, 2, -2, 0), 0.3)
         more: dict[str, Any] = {"acks": acks, "to": self._to(), "timeout": usually(dice, 5000, (0, -1), 0.05)}
-        more["transactional_id"] = usually(dice, None, ("x",), 0.03)
+        # A transaction that nobody has begun is a matter of its own.
+        more["transactional_id"] = None if is_odd else usually(dice, None, ("x",), 0.03)
         if acks == 0:
             # Nothing answers it: it has a connection of its own, and time to arrive before the next request.
             self.mute += 1
             more.update(connection=f"mute {self.mute}", hold=True)
-        rows = self._rows(self.producing.records)
-        answered_each = self.producing.answered_each(rows)
-        if answered_each is not rows:
-            # A transaction that nobody has begun is a matter of its own, and so are acks.
-            more["transactional_id"] = None
-            if acks not in {-1, 1}:
-                more["acks"] = acks = 1
         step = produce(version, answered_each, **more)
         return [step, Pause(100)] if acks == 0 else [step]
 
