@@ -198,8 +198,8 @@ class _Admin:
             return *self._resource(), settings(dice, least=usually(dice, 1, (0,), 0.2))
 
         rows = some(dice, one, 2, least=usually(dice, 1, (0,), 0.05), repeat=0)
-        # Kafka never answers a request that names a resource twice.
-        rows = list({row[:2]: row for row in rows}.values())
+        # Kafka never answers a request that names a resource twice; unknown kinds are one kind to it.
+        rows = list({(row[0] == TOPIC_RESOURCE, row[1]): row for row in rows}.values())
         only = dice.random() < 0.3
         return self._spread(alter_configs(version, *rows, validate_only=only, to=self._to()))
 
