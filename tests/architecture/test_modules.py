@@ -68,3 +68,18 @@ def test_sections_are_modules() -> None:
 
     assert titled - TABLES == set()
     assert TABLES - titled == set()
+
+
+def test_no_function_stands_within_a_method_of_a_named_tuple() -> None:
+    """The compiler of the optional build fails at it (docs/compiled-build.md), minutes later than this test."""
+    nested = {
+        f"{path}:{inner.lineno}"
+        for path, each in syntax.classes()
+        if any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in each.bases)
+        for method in each.body
+        if isinstance(method, syntax.Function)
+        for inner in ast.walk(method)
+        if inner is not method and isinstance(inner, syntax.Function)
+    }
+
+    assert nested == set()

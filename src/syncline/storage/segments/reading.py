@@ -51,15 +51,24 @@ class Slice(NamedTuple):
         assert self.file is not None, "an empty slice has nothing to read later"
         if report is not None:
             report.located(self.base_bytes, self.position_bytes)
+        self.file.read_later(
+            self.position_bytes, self.size_bytes, _whole(self.position_bytes, self.size_bytes, done), report
+        )
 
-        def read(result: Buffer | Exception) -> None:
-            # Whoever looked for a header in too few bytes would fail, and its request would get no answer.
-            if not isinstance(result, Exception) and len(result) != self.size_bytes:
-                place = f"position {self.position_bytes}"
-                result = DamagedLogError(f"{self.size_bytes} bytes expected at {place}, {len(result)} are there")
-            done(result)
 
-        self.file.read_later(self.position_bytes, self.size_bytes, read, report)
+def _whole(
+    position_bytes: int, size_bytes: int, done: Callable[[Buffer | Exception], None]
+) -> Callable[[Buffer | Exception], None]:
+    """Return what takes the result of a read: for `done`, too few bytes are an error."""
+
+    def read(result: Buffer | Exception) -> None:
+        # A header that is looked for in too few bytes is an exception, after which the request would get no answer.
+        if not isinstance(result, Exception) and len(result) != size_bytes:
+            place = f"position {position_bytes}"
+            result = DamagedLogError(f"{size_bytes} bytes expected at {place}, {len(result)} are there")
+        done(result)
+
+    return read
 
 
 EMPTY = Slice(None, 0, 0, 0)
