@@ -194,6 +194,26 @@ def test_batch_that_is_damaged_in_every_copy_is_named(
     assert said in ran.stderr.splitlines()[-1]
 
 
+def test_deleted_topic_is_named_and_stays_deleted(topic: str, at: tuple[str, str], admin: AdminClient) -> None:
+    """Guards: the command asked why nothing came, for this topic alone, and so the cluster created it again."""
+    put(topic, *at, given="0\n1\n")
+    process = subprocess.Popen(
+        command("consume", topic, *at), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        admin.delete_topics([topic])[topic].result(10)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == 1, said
+    assert "the topic was deleted. `syncline topics list` lists all topics." in said.splitlines()[-1]
+    assert topic not in admin.list_topics(timeout=10).topics
+
+
 def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> None:
     """`| head -1` ends the command without a message."""
     put(topic, *at, given="".join(f"{number:0500}\n" for number in range(2_000)))

@@ -28,7 +28,7 @@ from syncline.cli.target import (
     offsets,
     sentence_of,
 )
-from syncline.cli.unreadable import PATIENCE_S, Unreadable, unreadable
+from syncline.cli.unreadable import PATIENCE_S, Unreadable, behind, unreadable
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 
@@ -256,23 +256,19 @@ def _failure(message: Any, error: Any) -> LocalClusterError:
     if error.code() == KafkaError._BAD_MSG:  # noqa: SLF001 - its public name
         return LocalClusterError(
             f"cannot consume{where}: the batch at offset {message.offset()} is damaged: {error.str()}. "
-            f"{_behind(message.partition())}"
+            f"{behind(message.partition())}"
         )
     return LocalClusterError(f"cannot consume{where}: {sentence_of(error)}")
 
 
-def _behind(partition: int) -> str:
-    return f"`--partition {partition} --from OFFSET` reads what is behind it."
-
-
 def _look_why(consumer: Any, reading: Reading, servers: str, admin: Any, *, is_last: bool) -> None:
-    """Say of which partitions nothing can be read; `LocalClusterError` if a batch is damaged, and stays so."""
+    """Say of which partitions nothing can be read; `LocalClusterError` if that does not pass."""
     before = reading.unreadable
     reading.unreadable = found = unreadable(servers, admin, reading.topic, _due(consumer, reading))
     for each in found:
         what = f"nothing can be read of {reading.topic}-{each.partition} from offset {each.offset} on: {each.why}"
-        if each.is_damage and (is_last or each in before):
-            raise LocalClusterError(f"{what}. {_behind(each.partition)}")
+        if each.advice is not None and (is_last or each in before):
+            raise LocalClusterError(f"{what}. {each.advice}")
         if each not in before:
             print(f"syncline: {what}; waiting (Ctrl-C stops)", file=sys.stderr)
 

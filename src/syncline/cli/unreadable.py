@@ -1,4 +1,4 @@
-"""Why a partition gives no records: its next batch is damaged, its leader cannot read it, or it has no leader.
+"""Why a partition gives no records: its next batch is damaged, its leader cannot read it, it has none, or it is gone.
 
 The client library asks again for ever, and says nothing: of what no broker can send it knows only that it did not
 come. So the leader is asked once more, without the library, for the batch that is due.
@@ -14,6 +14,7 @@ from syncline.wire.api import ApiKey
 # How long a broker is waited for. One that is silent is another trouble, which may pass.
 PATIENCE_S: Final = 2.0
 _NO_SESSION: Final = -1
+GONE_ADVICE: Final = "`syncline topics list` lists all topics."
 # As much as the library asks for of one partition.
 _AT_ONCE_BYTES: Final = 1_048_576
 
@@ -24,8 +25,13 @@ class Unreadable(NamedTuple):
     partition: int
     offset: int
     why: str
-    # Whether records are lost unless another copy comes back; else somebody may only be late.
-    is_damage: bool
+    # What a reader can do if it does not pass; None: somebody may only be late.
+    advice: str | None
+
+
+def behind(partition: int) -> str:
+    """Return how to read on behind a damaged batch."""
+    return f"`--partition {partition} --from OFFSET` reads what is behind it."
 
 
 def unreadable(bootstrap: str, admin: Any, topic: str, places: Mapping[int, int]) -> list[Unreadable]:
@@ -33,23 +39,26 @@ def unreadable(bootstrap: str, admin: Any, topic: str, places: Mapping[int, int]
     from confluent_kafka import KafkaException
 
     try:
-        # The topic exists: asking for it alone makes none.
-        metadata = admin.list_topics(topic, timeout=PATIENCE_S)
+        # A request for this topic alone could create it again, if it was deleted.
+        metadata = admin.list_topics(timeout=PATIENCE_S)
     except KafkaException:
         return []
     found = []
+    known_topic = metadata.topics.get(topic)
+    if known_topic is None:
+        return [Unreadable(*each, "the topic was deleted", GONE_ADVICE) for each in sorted(places.items())[:1]]
     led: dict[int, dict[int, int]] = {}
     for partition, offset in places.items():
-        known = metadata.topics[topic].partitions.get(partition)
+        known = known_topic.partitions.get(partition)
         if known is None or known.leader not in metadata.brokers:
-            found.append(Unreadable(partition, offset, "it has no leader", is_damage=False))
+            found.append(Unreadable(partition, offset, "it has no leader", advice=None))
         else:
             led.setdefault(known.leader, {})[partition] = offset
     with Direct(bootstrap, PATIENCE_S) as cluster:
         cluster.learn({each.id: (each.host, each.port) for each in metadata.brokers.values()})
         for leader, asked in led.items():
             found += _refused(cluster, leader, topic, asked)
-    return sorted(found)
+    return sorted(found, key=lambda each: each.partition)
 
 
 def _refused(cluster: Direct, leader: int, topic: str, places: Mapping[int, int]) -> list[Unreadable]:
@@ -86,7 +95,7 @@ def _refused(cluster: Direct, leader: int, topic: str, places: Mapping[int, int]
     for row in (each for topic_row in answer.responses for each in topic_row.partitions):
         why = _what_is_wrong(leader, row)
         if why is not None:
-            found.append(Unreadable(row.partition_index, places[row.partition_index], why, is_damage=True))
+            found.append(Unreadable(row.partition_index, places[row.partition_index], why, behind(row.partition_index)))
     return found
 
 
