@@ -724,16 +724,20 @@ def test_damaged_log_is_reported_and_no_commits_are_made_of_it() -> None:
 
     async def story(broker: StandInBroker) -> None:
         index = broker.groups.partition_of("g")
+        await commit(broker, 6)
         await commit(broker, 7)
         partition = broker.led()
         whole = partition.log
-        partition.log = whole.replace(b"\x01m", b"\x01n")
+        at = whole.rindex(b"\x01m")
+        partition.log = whole[:at] + b"\x01n" + whole[at + 2 :]
         broker.groups.resigned(index)
         broker.groups.became_leader(index, 1)
         await asyncio.sleep(1)
 
         assert (await committed(broker))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert broker.found_damaged == {index: "the checksum of the batch at offset 0 does not match"}
+        assert broker.found_damaged == {index: "the checksum of the batch at offset 1 does not match"}
+        # The first commit was read, and is not the group's last one.
+        assert list(broker.commits.groups()) == []
         partition.log = whole
         await asyncio.sleep(MENDED_S)
         assert await committed(broker) == (ErrorCode.NONE, 7)

@@ -126,7 +126,7 @@ class GroupCoordinator:
         except (DamagedLogError, DecodeError) as error:
             # What was read before it is no state: groups would begin anew, or go back to older commits.
             if term.phase is Phase.LOADING:
-                term.move_to(Phase.FAILED)
+                _give_up(term, self._host)
                 # If this broker leads on, since no other can, the log may be mended meanwhile.
                 self._failed(term, MENDED_S)
             if partition is not None and partition.is_leader:
@@ -137,7 +137,7 @@ class GroupCoordinator:
         except (GroupRecordError, StorageError, OSError):
             log.exception("groups of %s-%s cannot be loaded", OFFSETS_TOPIC, term.index)
             if term.phase is Phase.LOADING:
-                term.move_to(Phase.FAILED)
+                _give_up(term, self._host)
             return
         if term.phase is Phase.LOADING:
             term.move_to(Phase.ACTIVE)
@@ -356,6 +356,13 @@ class GroupCoordinator:
                 self.became_leader(index, term.leader_epoch)
 
         asyncio.get_running_loop().call_later(after_s, again)
+
+
+def _give_up(term: Term, host: GroupsHost) -> None:
+    """Let the groups of a term wait whose log cannot be read to its end."""
+    term.move_to(Phase.FAILED)
+    # Else commits from before the place that cannot be read would be shown as the groups' last ones.
+    host.commits.term_ended(term.index)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:
