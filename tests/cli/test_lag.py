@@ -258,6 +258,12 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
             "broker 1 is still reading its groups.",
             id="loading",
         ),
+        pytest.param(
+            [ELSEWHERE, {"lag.group": {"standing": "COORDINATOR_NOT_AVAILABLE"}}],
+            ("g",),
+            "broker 2 coordinates group 'g' and cannot read its log of groups",
+            id="damaged-log-of-groups",
+        ),
         pytest.param([ELSEWHERE], ("explain",), "`syncline lag explain GROUP`", id="explain-without-a-group"),
         pytest.param([ELSEWHERE], ("a", "b"), "name one group", id="two-groups"),
         pytest.param([ELSEWHERE], ("g", "--readers"), "name none", id="readers-of-a-group"),

@@ -198,6 +198,12 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     loading = [str(broker_id) for broker_id, standing in standings.items() if "LOAD" in standing]
     if loading:
         raise LocalClusterError(f"broker {', '.join(loading)} is still reading its groups. Try again in a moment.")
+    failed = [str(broker_id) for broker_id, standing in standings.items() if standing == "COORDINATOR_NOT_AVAILABLE"]
+    if failed:
+        raise LocalClusterError(
+            f"broker {', '.join(failed)} coordinates group {quoted(group)} and cannot read its log of groups, which "
+            "may be damaged: `syncline isr __consumer_offsets` and the broker's log show more."
+        )
     where = f" Broker {', '.join(map(str, silent))} does not answer and may know it." if silent else ""
     forgotten = " To explain a group, name it, too: `syncline lag explain GROUP`." if group == EXPLAIN else ""
     raise LocalClusterError(
