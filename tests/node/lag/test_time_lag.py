@@ -168,6 +168,29 @@ async def test_group_without_members_is_found_to_have_none(world: World) -> None
     assert [each.cause for each in found.findings] == [LagCause.NO_MEMBERS]
 
 
+async def test_pause_of_the_coordinator_is_no_silence_of_a_group(world: World) -> None:
+    """Neither for who asks about the group, nor in the metrics: it hears only afterwards what was committed."""
+    await world.topic()
+    client = await world.client()
+    coordinator = await coordinator_of(world, "g")
+    for count in range(1, 4):
+        await client.produce("t", batch(10))
+        await commit(world, coordinator, "g", {("t", 0): 5 * count})
+        await world.later(1)
+    await measured(world, coordinator)
+    world.cluster.pause(world.host(coordinator))
+    await world.later(20)
+    world.cluster.resume(world.host(coordinator))
+
+    found = await measured(world, coordinator)
+    _, standings = world.broker(coordinator).lag.surveys
+    await world.as_broker(coordinator, standings.refresh())
+
+    assert found.rows[0].verdict.status is not GroupStatus.STOP
+    assert found.rows[0].verdict.evidence["silent_ms"] > 20_000
+    assert standings.get("g").status is not GroupStatus.ERR
+
+
 async def test_places_are_asked_for_once_and_again_under_another_leader(world: World) -> None:
     """Guards the cache: under another leader a coordinate means something else."""
     await world.topic(message_timestamp_type="LogAppendTime")
