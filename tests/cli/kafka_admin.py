@@ -71,8 +71,9 @@ class KafkaAdmin:
         valid = [SimpleNamespace(group_id=name, state=ConsumerGroupState.EMPTY) for name in self.committed]
         return done(SimpleNamespace(valid=valid, errors=self.unlisted))
 
-    def describe_consumer_groups(self, names: Sequence[str]) -> Any:
+    def describe_consumer_groups(self, names: Sequence[str], *, request_timeout: float = 1.0) -> Any:
         """Return groups with their members; one that is not known is dead, as Kafka says."""
+        assert request_timeout > 0
         return {name: done(self._described(name)) for name in names}
 
     def _described(self, name: str) -> Any:
@@ -83,8 +84,9 @@ class KafkaAdmin:
         state = known if name in self.committed else ConsumerGroupState.DEAD
         return SimpleNamespace(state=state, members=members)
 
-    def list_consumer_group_offsets(self, asked: Sequence[Any]) -> Any:
+    def list_consumer_group_offsets(self, asked: Sequence[Any], *, request_timeout: float = 1.0) -> Any:
         """Return the commits of a group."""
+        assert request_timeout > 0
         (group,) = asked
         parts = [TopicPartition(*place, offset) for place, offset in self.committed.get(group.group_id, {}).items()]
         return {group.group_id: done(SimpleNamespace(topic_partitions=parts))}

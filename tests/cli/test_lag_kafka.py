@@ -1,6 +1,7 @@
 """`lag`, `groups describe` and `groups reset-offsets` of any cluster that speaks Kafka's protocol."""
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from syncline.cli.lag import reset_effects
 from tests.cli.kafka_admin import NO_LEADER, KafkaAdmin, member
 from tests.cli.terminal import call, refusal
 from tests.cli.test_lag import cells
+from tests.patience import PATIENCE_S
 
 AT = ("-b", "h:1")
 Serve = Callable[[KafkaAdmin], KafkaAdmin]
@@ -53,6 +55,20 @@ def test_group_without_commits_has_no_lag(kafka: Serve) -> None:
     )
     header, line = call("lag", *AT).splitlines()[:2]
     assert cells(header, line, "GROUP", "MEMBERS", "LAG") == ["g", "1", "-"]
+
+
+def test_ends_are_asked_for_at_once(kafka: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: three questions, one after the other, each waited for a leader that was silent."""
+    admin = kafka(KafkaAdmin({"t": [1]}, {"g": {("t", 0): 4}}))
+    asked, ask = threading.Barrier(3), admin.list_offsets
+
+    def together(*arguments: Any, **options: Any) -> Any:
+        asked.wait(PATIENCE_S)
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(admin, "list_offsets", together)
+
+    assert [each["lag"] for each in json.loads(call("lag", "--json", *AT))["groups"]] == [6]
 
 
 def test_partition_that_nobody_answers_for_is_unknown_and_the_others_are_shown(kafka: Serve) -> None:

@@ -6,6 +6,7 @@ what a group committed before. The event time of a record is in the record, so t
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -110,10 +111,12 @@ def _commits(admin: Any, names: Sequence[str]) -> tuple[dict[str, _Commits], dic
     refused: dict[str, str] = {}
     for first in range(0, len(names), ASKED_MAX):
         some = names[first : first + ASKED_MAX]
-        described = guarded("cannot describe groups", partial(admin.describe_consumer_groups, some))
+        describe = partial(admin.describe_consumer_groups, some, request_timeout=SILENT_S)
+        described = guarded("cannot describe groups", describe)
         listed: dict[str, Any] = {}
         for name in some:
-            ask = partial(admin.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(name)])
+            asked = [ConsumerGroupTopicPartitions(name)]
+            ask = partial(admin.list_consumer_group_offsets, asked, request_timeout=SILENT_S)
             listed |= guarded(f"cannot describe group {quoted(name)}", ask)
         for name, future in described.items():
             what = f"cannot describe group {quoted(name)}"
@@ -175,13 +178,17 @@ def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any]) -> _En
             troubles[topic, index] = ErrorCode.LEADER_NOT_AVAILABLE.name
         else:
             there.append(TopicPartition(topic, index))
-    level = IsolationLevel.READ_COMMITTED
-    return _Ends(
-        starts=known_offsets(admin, there, OffsetSpec.earliest(), troubles, timeout_s=SILENT_S),
-        ends=known_offsets(admin, there, OffsetSpec.latest(), troubles, timeout_s=SILENT_S),
-        stable=known_offsets(admin, there, OffsetSpec.latest(), troubles, timeout_s=SILENT_S, isolation_level=level),
-        troubles=troubles,
-    )
+    # All at once: each question waits for a leader that is silent.
+    questions: list[tuple[Any, dict[str, Any]]] = [
+        (OffsetSpec.earliest(), {}),
+        (OffsetSpec.latest(), {}),
+        (OffsetSpec.latest(), {"isolation_level": IsolationLevel.READ_COMMITTED}),
+    ]
+    with ThreadPoolExecutor(len(questions)) as threads:
+        starts, ends, stable = threads.map(
+            lambda each: known_offsets(admin, there, each[0], troubles, timeout_s=SILENT_S, **each[1]), questions
+        )
+    return _Ends(starts, ends, stable, troubles)
 
 
 def _row(place: Place, group: _Commits, member: Any, where: _Ends) -> dict[str, Any]:
