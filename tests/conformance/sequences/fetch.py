@@ -264,6 +264,17 @@ def foreign_replicas(version: int) -> list[Action]:
     return [*_fill(), *(fetch(version, {"t": {0: 0}}, replica_id=replica) for replica in (7, -2, -3))]
 
 
+@sequence(4, 10, 11, 17, t=topic((0, 1)))
+def foreign_replicas_at_a_follower(version: int) -> list[Action]:
+    """A debugger is a consumer: no follower answers it before version 11. A replica between directories reads there."""
+    return [
+        *_fill(),
+        fetch(11, {"t": {0: 0}}, max_wait=2000, min_bytes=200, to=follower("t"), quiet=True),
+        *(fetch(version, {"t": {0: 0}}, replica_id=replica, to=follower("t")) for replica in (7, -1, -2, -3)),
+        *(fetch(version, {"t": {0: 9}}, replica_id=replica, to=follower("t")) for replica in (-2, -3)),
+    ]
+
+
 @sequence(12, t=topic((0,)))
 def foreign_replica_epochs(version: int) -> list[Action]:
     """The epoch of a replica that is not assigned is looked at first."""

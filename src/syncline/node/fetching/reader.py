@@ -34,6 +34,8 @@ from syncline.wire.fetch import FetchRequest
 PATIENT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 # The first fetch version whose consumers may read from followers.
 _FOLLOWER_READ_VERSION: Final = 11
+# Kafka's id of a replica that is being moved between directories: it reads beside the leader in every version.
+_FUTURE_REPLICA: Final = -3
 # The first fetch version that has an error for a failed disk (KIP-112).
 _STORAGE_ERROR_VERSION: Final = 6
 # What the loop reads from the page cache for one fetch of a consumer: each MB takes it half a millisecond. Clients ask
@@ -219,7 +221,7 @@ class PartitionReader:
             return check_leader_epoch(requested, partition.leader_epoch)
         if leader is None:
             may_read = not entry.is_follower and (
-                self._version >= _FOLLOWER_READ_VERSION or self._fetch.replica_id == -2
+                self._version >= _FOLLOWER_READ_VERSION or self._fetch.replica_id == _FUTURE_REPLICA
             )
             if not may_read or partition.follower is None:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
