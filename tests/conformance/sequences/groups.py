@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.conformance.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, edges, every
 from tests.conformance.group_requests import consumer_subscription, describe_groups, heartbeat, join, leave, sync
-from tests.conformance.steps import Action, Receive, Saved, coordinator, exact, other_than_coordinator, sequence
+from tests.conformance.steps import Action, Pause, Receive, Saved, coordinator, exact, other_than_coordinator, sequence
 
 M1, M2, M3 = Saved("m1"), Saved("m2"), Saved("m3")
 GENERATION = Saved("generation")
@@ -428,4 +428,19 @@ def refused_for_several_reasons(version: int) -> list[Action]:
         join(version, member="nobody", protocols=FIRST),
         join(version, member="nobody", to=other_than_coordinator("g")),
         join(version, exact(""), member="nobody"),
+    ]
+
+
+@sequence(5)
+def leaving_while_its_sync_waits(version: int) -> list[Action]:
+    """Kafka never answers that sync; here it is 25."""
+    waiting = {"connection": "waiting", "hold": True}
+    return [
+        *stable_alone(version),
+        *second_joins(version),
+        sync(version, member=M2, generation=GENERATION, **waiting),
+        Pause(100),
+        leave(4, members=[M2]),
+        Receive(to=coordinator("g"), connection="waiting", answer_ms=1_500),
+        heartbeat(3, member=M1, generation=GENERATION),
     ]
