@@ -96,6 +96,7 @@ class Normaliser:
                     key=lambda row: (
                         row.get("metadata", row.get("member_metadata", b"")),
                         row.get("group_instance_id") or "",
+                        UUID_TEXT.sub("", row.get("member_id", "")),
                     ),
                 )
             normal = [self._tree(row, path) for row in rows]

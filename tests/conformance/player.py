@@ -23,7 +23,8 @@ POLL_S = 0.02
 TOPICS_PER_REQUEST = 100
 COORDINATOR_PARTITIONS = 50
 WAITED_SHARE = 0.9
-METADATA, CREATE_TOPICS, LIST_OFFSETS, FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 3, 19, 2, 10, 9, 22
+METADATA, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS = 3, 19, 20, 2
+FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
 Outcome = Any
 
 
@@ -113,6 +114,12 @@ class Cluster:
         for rank in range(len(self.brokers)):
             until(lambda rank=rank: self._knows(rank, names), f"broker {rank} knows all topics")
             until(lambda rank=rank: self._leads(rank, wanted), f"broker {rank} leads its partitions")
+
+    def remove_topics(self, sequence: Sequence) -> None:
+        """Delete all topics of this sequence, so that a cluster that plays many does not fill with them."""
+        answer = self.ask(0, METADATA, 9, {"topics": None, "allow_auto_topic_creation": False})
+        names = [row["name"] for row in answer["topics"] if row["name"].startswith(self.prefix(sequence))]
+        self.ask(0, DELETE_TOPICS, 5, {"topic_names": names, "timeout": 30_000})
 
     def _create(self, topics: dict[str, Topic]) -> None:
         rows = [

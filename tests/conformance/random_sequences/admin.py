@@ -1,7 +1,6 @@
 """Sequences about topics and configurations: made, changed and deleted with odd inputs, then described.
 
-After a change every broker must know of it before the next request, or the answers are a race. A change may have been
-refused, so there is nothing in particular to wait for: a topic is made behind it, and brokers learn of things in order.
+After a change every broker must know of it before the next request, or the answers are a race.
 
 Nothing changes brokers, which all sequences share, and no replica moves: moves take their time.
 """
@@ -21,6 +20,7 @@ from tests.conformance.apis import (
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
 )
+from tests.conformance.random_sequences.barriers import Barriers
 from tests.conformance.random_sequences.config_values import changes, setting, settings
 from tests.conformance.random_sequences.drawing import some, usually, version_of, weighted
 from tests.conformance.requests import (
@@ -48,8 +48,6 @@ from tests.conformance.steps import (
     BrokerNumber,
     Joined,
     Name,
-    Pause,
-    Step,
     Target,
     Topic,
     TopicId,
@@ -61,8 +59,6 @@ from tests.conformance.steps import (
 UNKNOWN_ID = "33333333-3333-3333-3333-333333333333"
 B0, B1, B2 = BrokerNumber(0), BrokerNumber(1), BrokerNumber(2)
 BAD_NAMES = ("", ".", "..", "a b", "é", "a/b", "x" * 250, "__cluster_metadata")
-BROKERS = 3
-SETTLED_MS = 30
 
 
 def draw(dice: random.Random) -> tuple[dict[str, Topic], list[Action]]:
@@ -75,7 +71,7 @@ class _Admin:
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
-        self.barriers = 0
+        self.barriers = Barriers()
 
     def actions(self, count: int) -> list[Action]:
         steps = {
@@ -87,18 +83,6 @@ class _Admin:
         for _ in range(count):
             found += weighted(self.dice, steps)()
         return found
-
-    def _spread(self, step: Step) -> list[Action]:
-        """Return the change, and what waits until all brokers know of it."""
-        self.barriers += 1
-        mark = f"mark{self.barriers}"
-        known = {"topics.0.error_code": 0, "topics.0.partitions.0.error_code": 0}
-        return [
-            step,
-            create_topics(7, new_topic(mark), quiet=True),
-            *(metadata(9, [mark], to=broker(rank), settle=known, quiet=True) for rank in range(BROKERS)),
-            Pause(SETTLED_MS),
-        ]
 
     def _to(self) -> Target:
         return usually(self.dice, broker(0), (broker(1), broker(2)), 0.2)
@@ -141,7 +125,9 @@ class _Admin:
         version = version_of(dice, CREATE_TOPICS)
         rows = some(dice, self._new_topic, 3, least=usually(dice, 1, (0,), 0.05))
         only = dice.random() < 0.3
-        return self._spread(create_topics(version, *rows, validate_only=only, timeout=self._timeout(), to=self._to()))
+        return self.barriers.after(
+            create_topics(version, *rows, validate_only=only, timeout=self._timeout(), to=self._to())
+        )
 
     def _delete(self) -> list[Action]:
         dice = self.dice
@@ -153,7 +139,7 @@ class _Admin:
             ids = ({"name": None, "topic_id": UNKNOWN_ID}, {"name": None, "topic_id": None})
             return dice.choice((TopicId("a"), TopicId("b"), *ids, {"name": Name("a"), "topic_id": TopicId("a")}))
 
-        return self._spread(delete_topics(version, *some(dice, one, 2), timeout=self._timeout(), to=self._to()))
+        return self.barriers.after(delete_topics(version, *some(dice, one, 2), timeout=self._timeout(), to=self._to()))
 
     def _partitions(self) -> list[Action]:
         dice = self.dice
@@ -169,7 +155,7 @@ class _Admin:
         version = version_of(dice, CREATE_PARTITIONS)
         rows = some(dice, one, 2, least=usually(dice, 1, (0,), 0.05))
         only = dice.random() < 0.3
-        return self._spread(
+        return self.barriers.after(
             create_partitions(version, *rows, validate_only=only, timeout=self._timeout(), to=self._to())
         )
 
@@ -188,7 +174,7 @@ class _Admin:
 
         rows = some(dice, one, 2, least=usually(dice, 1, (0,), 0.05))
         only = dice.random() < 0.3
-        return self._spread(change_configs(version, *rows, validate_only=only, to=self._to()))
+        return self.barriers.after(change_configs(version, *rows, validate_only=only, to=self._to()))
 
     def _alter(self) -> list[Action]:
         dice = self.dice
@@ -201,7 +187,7 @@ class _Admin:
         # Kafka never answers a request that names a resource twice; unknown kinds are one kind to it.
         rows = list({(row[0] == TOPIC_RESOURCE, row[1]): row for row in rows}.values())
         only = dice.random() < 0.3
-        return self._spread(alter_configs(version, *rows, validate_only=only, to=self._to()))
+        return self.barriers.after(alter_configs(version, *rows, validate_only=only, to=self._to()))
 
     def _describe(self) -> list[Action]:
         dice = self.dice
@@ -248,7 +234,7 @@ class _Admin:
         dice = self.dice
         topics = [(name, self._indexes()) for name in some(dice, self._name, 2, least=0)]
         version, kind = version_of(dice, ELECT_LEADERS), usually(dice, 0, (1, 7), 0.3)
-        return self._spread(elect_leaders(version, topics, kind, timeout=self._timeout(), to=self._to()))
+        return self.barriers.after(elect_leaders(version, topics, kind, timeout=self._timeout(), to=self._to()))
 
     def _reassign(self) -> list[Action]:
         """Ask for what is refused or is so already."""
@@ -266,7 +252,7 @@ class _Admin:
             version, some(dice, one, 2, least=0), timeout=self._timeout(), allow=dice.random() < 0.8, to=self._to()
         )
         listed = [(name, self._indexes()) for name in some(dice, self._name, 2, least=0)]
-        return [*self._spread(step), list_reassignments(listed, to=self._to())]
+        return [*self.barriers.after(step), list_reassignments(listed, to=self._to())]
 
     def _resources(self) -> list[Action]:
         kinds = some(self.dice, lambda: self.dice.choice((2, 2, 16, 0, 3, 99)), 2)

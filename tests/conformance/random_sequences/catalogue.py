@@ -3,13 +3,15 @@
 import random
 from collections.abc import Callable
 
-from tests.conformance.random_sequences import admin, data, groups
+from tests.conformance.random_sequences import admin, data, groups, members, replication
 from tests.conformance.steps import Action, Sequence, Topic
 
 KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]]] = {
     "data": data.draw,
     "groups": groups.draw,
     "admin": admin.draw,
+    "replication": replication.draw,
+    "members": members.draw,
 }
 
 

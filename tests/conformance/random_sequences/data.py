@@ -40,7 +40,9 @@ CONFIGS: tuple[dict[str, str], ...] = (
     {}, {}, {"cleanup.policy": "compact"}, {"cleanup.policy": "compact,delete"}, {"max.message.bytes": "120"},
     {"message.timestamp.type": "LogAppendTime"}, {"message.timestamp.after.max.ms": "1000"},
     {"segment.bytes": "1048576"}, {"min.insync.replicas": "2"},
+    {"segment.ms": "2"}, {"index.interval.bytes": "0"},
 )  # fmt: skip
+UNASSIGNED = 7
 SPECIAL_TIMES = (-1, -2, -3, -4, -5, -6, -7, -99)
 TIMES = (0, 1, T0 - 1, T0, T0 + 1, T0 + 3, T0 + 5, T0 + 100, T0 + 1000, FAR)
 
@@ -48,11 +50,15 @@ TIMES = (0, 1, T0 - 1, T0, T0 + 1, T0 + 3, T0 + 5, T0 + 100, T0 + 1000, FAR)
 def draw(dice: random.Random) -> tuple[dict[str, Topic], list[Action]]:
     """Return the topics and actions of one sequence."""
     topics = {"t": topic((0,), (0,), (1,)), "u": Topic(((0,),), dice.choice(CONFIGS))}
-    return topics, _Data(dice).actions(dice.randint(8, 18))
+    return topics, Data(dice).actions(dice.randint(8, 18))
 
 
-class _Data:
+class Data:
     """One sequence being drawn."""
+
+    current_epochs: tuple[int, ...] = (0, 0, 1, -2)
+    replicas: tuple[Any, ...] = (UNASSIGNED,)
+    odd_replicas_share = 0.06
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -64,6 +70,7 @@ class _Data:
         self.mute = 0
 
     def actions(self, count: int) -> list[Action]:
+        """Return `count` drawn steps, behind a first one that writes."""
         steps = {
             self._produce: 8, self._fetch: 4, self._session: 4, self._list_offsets: 4, self._epochs: 1.5,
             self._delete: 2, self._producers: 1, self._producer_id: 0.5, self._metadata: 0.3, self._sizes: 0.5,
@@ -102,7 +109,7 @@ class _Data:
         return usually(self.dice, self.dice.randint(0, max(end, 1)), (end, end + 1, 100, -1, -2, FAR), 0.3)
 
     def _epoch(self) -> int:
-        return usually(self.dice, -1, (0, 0, 1, -2), 0.25)
+        return usually(self.dice, -1, self.current_epochs, 0.25)
 
     def _produce(self) -> list[Action]:
         dice = self.dice
@@ -161,8 +168,8 @@ class _Data:
     def _fetch(self) -> list[Action]:
         version = version_of(self.dice, FETCH)
         more = self._fetch_options()
-        if self.dice.random() < 0.06:
-            more["replica_id"] = self.dice.choice((7, -2, -3))
+        if self.dice.random() < self.odd_replicas_share:
+            more["replica_id"] = self.dice.choice((*self.replicas, -2, -3))
         if self.dice.random() < 0.1:
             more.update(session_id=usually(self.dice, 0, (123_456,), 0.5), session_epoch=self.dice.choice((-1, 5, -2)))
         return [fetch(version, self._fetch_rows(version, in_session=False), **more)]
@@ -207,7 +214,7 @@ class _Data:
             return row
 
         version = version_of(dice, LIST_OFFSETS)
-        more = {"isolation_level": usually(dice, 0, (1, 3), 0.2), "replica_id": usually(dice, -1, (-2, 7), 0.06)}
+        more = {"isolation_level": usually(dice, 0, (1, 3), 0.2), "replica_id": self._replica_id()}
         return [list_offsets(version, self._rows(wanted), to=self._to(), **more)]
 
     def _epochs(self) -> list[Action]:
@@ -220,7 +227,10 @@ class _Data:
             return row
 
         version = version_of(dice, OFFSET_FOR_LEADER_EPOCH)
-        return [leader_epochs(version, self._rows(wanted), to=self._to(), replica_id=usually(dice, -1, (-2, 7), 0.1))]
+        return [leader_epochs(version, self._rows(wanted), to=self._to(), replica_id=self._replica_id())]
+
+    def _replica_id(self) -> Any:
+        return usually(self.dice, -1, (*self.replicas, -2), self.odd_replicas_share)
 
     def _delete(self) -> list[Action]:
         version = version_of(self.dice, DELETE_RECORDS)

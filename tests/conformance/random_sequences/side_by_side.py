@@ -71,6 +71,7 @@ def _play(bootstrap: list[tuple[str, int]], sequence: Sequence, run: str) -> Row
         cluster.find_brokers(WORLDS[STEADY].brokers)
         cluster.make_topics([sequence])
         rows: Rows = json.loads(json.dumps(Running(cluster, sequence).finish()))
+        cluster.remove_topics(sequence)
     finally:
         cluster.close()
     return rows
