@@ -448,6 +448,7 @@ def test_log_whose_files_were_removed_is_not_missing(
     assert reopened(disk, settings).damaged == {}
 
 
+@pytest.mark.interpreted
 def test_files_that_fill_the_disk_are_removed_although_no_checkpoint_can_be_written(
     disk: RecordingDisk, directory: LogDirectory, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

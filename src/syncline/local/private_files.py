@@ -37,6 +37,7 @@ _OURS: Final = frozenset(
         "cluster.db-journal",
         "ports.json",
         "metrics-ports.json",
+        "configs.json",
         "supervisor.lock",
         "create.lock",
         "control.secret",
