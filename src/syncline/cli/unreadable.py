@@ -11,7 +11,7 @@ from syncline.cli.direct import BrokerSilentError, Direct
 from syncline.model.errors import ErrorCode
 from syncline.wire.api import ApiKey
 
-# How long a broker is waited for. One that is silent is another trouble, which may pass.
+# How long the command waits for a broker. A silent broker may only be slow, so it proves no damage.
 PATIENCE_S: Final = 2.0
 _NO_SESSION: Final = -1
 GONE_ADVICE: Final = "`syncline topics list` lists all topics."

@@ -97,7 +97,7 @@ def partitions_with(
     """Return the elections that become possible when `gained` is active again.
 
     `waits_for_members`: the cluster is just starting, so a partition at rest waits until its whole ISR is back. Then
-    nobody leaves the ISR for a moment, and the leadership returns to where it was.
+    no member leaves the ISR only to rejoin it, and the last leader leads again.
     """
 
     def step(topic: Topic, record: PartitionRecord, rules: TopicRules) -> PartitionRecord:

@@ -19,7 +19,7 @@ without any known lag is WARN.
 
 Three rules of ours stand aside unless they are asked for: `min_window_ms` waits with all verdicts while too little was
 seen, and with STOP until a group was silent for so long; `unread` knows that the offsets that are left may be markers
-of transactions; `pauses` of whoever judges are no silence of a group.
+of transactions; while the broker that judges was stopped (`pauses`), no group counts as silent.
 
 Units: ms; `now_ms` in whole seconds is what Burrow compares. Burrow's shares are 32 bits wide; these are not.
 Source: Burrow, caching evaluator.
