@@ -29,6 +29,7 @@ from syncline.local.cyclic_garbage import OldGarbage, SparseLooks, collect_in_sm
 from syncline.local.loop_clock import LoopClock
 from syncline.local.memory import GivesBack, free_kept_objects, keep_freed_memory, machine_memory_bytes
 from syncline.local.private_files import keep_files_private
+from syncline.local.pulse import Pulse
 from syncline.model.broker_config import BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.node.channel.membership import RegistrationRefused
@@ -178,7 +179,9 @@ class BrokerProcess:
             )
         clock = SystemClock(BrokerConfig.resolve(self._config).clock_offset_ms)
         loop_clock = LoopClock()
-        holds = LoopHolds(loop_clock, loop_clock.worked_ms, loop_clock.look_ms)
+        pulse = Pulse()
+        pulse.start()
+        holds = LoopHolds(loop_clock, loop_clock.worked_ms, loop_clock.look_ms, pulse.stopped_ms)
         call_soon = holds.counted(loop.call_soon_threadsafe)
         disk = RealDisk(call_soon)
         coordination = SqliteCoordination(str(self._cluster_directory), call_soon)
@@ -240,6 +243,7 @@ class BrokerProcess:
             return 1
         coordination.close()
         disk.close()
+        pulse.close()
         log.info("stopped")
         return 0
 

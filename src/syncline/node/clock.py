@@ -6,7 +6,11 @@ Units: integer milliseconds.
 """
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+# Returns for how much of the time between two `mono_ms` (ms), the second just now, the whole process did not run.
+StoppedMs: TypeAlias = Callable[[int, int], int]
 
 
 class Clock(Protocol):

@@ -2,8 +2,9 @@
 
 Reads and syncs run beside the loop, so a slow one is reported while it lasts. A
 write blocks the loop: it is reported when it has ended, and explains why the
-broker did nothing else meanwhile. Only slow operations are recorded; a fast one
-costs one comparison.
+broker did nothing else meanwhile. The time in which the whole process was stopped is
+not the disk's. Only slow operations are recorded; a fast one costs one
+comparison.
 
 Times in ms of the node's monotonic clock.
 """
@@ -14,7 +15,7 @@ from typing import Final
 
 from syncline.model.events import Json
 from syncline.model.ids import NONE, TopicPartition
-from syncline.node.clock import Clock
+from syncline.node.clock import Clock, StoppedMs
 from syncline.node.counting.episodes import Episodes
 
 # A healthy disk never takes this long for one operation, and a follower falls behind only because of longer ones.
@@ -51,8 +52,9 @@ class _Slow:
 class DiskWatch:
     """The slow disk operations of one broker."""
 
-    def __init__(self, broker_id: int, clock: Clock, episodes: Episodes) -> None:
+    def __init__(self, broker_id: int, clock: Clock, episodes: Episodes, stopped_ms: StoppedMs) -> None:
         self._broker_id = broker_id
+        self._stopped_ms = stopped_ms
         self._clock = clock
         self._episodes = episodes
         self._reads: dict[int, _Read] = {}
@@ -82,7 +84,7 @@ class DiskWatch:
     def read_ended(self, number: int) -> None:
         """Record the end of a read."""
         read = self._reads.pop(number)
-        took_ms = self._clock.mono_ms() - read.since_ms
+        took_ms = self._ran_ms(self._clock.mono_ms() - read.since_ms)
         if took_ms >= SLOW_MS:
             self._add(read.op, read.key, took_ms, read.replica)
         if number in self._reported:
@@ -91,6 +93,7 @@ class DiskWatch:
 
     def wrote(self, key: TopicPartition, took_ms: int, op: str = "write") -> None:
         """Record a slow write or truncation, which blocked the loop."""
+        took_ms = self._ran_ms(took_ms)
         if took_ms >= SLOW_MS:
             self._add(op, key, took_ms, NONE)
         self._held_ms += took_ms
@@ -144,6 +147,13 @@ class DiskWatch:
                     },
                     read.key,
                 )
+
+    def _ran_ms(self, took_ms: int) -> int:
+        """Return for how much of an operation that has just ended this process ran, or waited for the disk."""
+        if took_ms < SLOW_MS:
+            return took_ms
+        now_ms = self._clock.mono_ms()
+        return took_ms - self._stopped_ms(now_ms - took_ms, now_ms)
 
     def _add(self, op: str, key: TopicPartition, took_ms: int, replica: int) -> None:
         now_ms = self._clock.mono_ms()

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, TypeAlias, TypeVar
 
-from syncline.node.clock import Clock
+from syncline.node.clock import Clock, StoppedMs
 from syncline.node.counting.counters import DURATION_BOUNDS_MS, Histogram
 
 log = logging.getLogger("syncline.node")
@@ -49,15 +49,21 @@ class LoopHolds:
         "look_ms",
         "now_ms",
         "own_ms",
+        "stopped_ms",
     )
 
     def __init__(
-        self, clock: Clock, worked_ms: WorkedMs = lambda _since_ms: None, look_ms: Callable[[], int] | None = None
+        self,
+        clock: Clock,
+        worked_ms: WorkedMs = lambda _since_ms: None,
+        look_ms: Callable[[], int] | None = None,
+        stopped_ms: StoppedMs = lambda _since_ms, _until_ms: 0,
     ) -> None:
         # The time at which a callback begins, for `ended`, and the time within one.
         self.now_ms = clock.mono_ms
         self.look_ms = look_ms or clock.mono_ms
         self._worked_ms = worked_ms
+        self.stopped_ms = stopped_ms
         self.held_ms = Histogram(DURATION_BOUNDS_MS)
         self.longest_ms = 0
         self.longest_by_work: dict[Work, int] = {}

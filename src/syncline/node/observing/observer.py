@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from syncline.core.replication.known_brokers import KnownBrokers
 from syncline.model.events import Event, Json
 from syncline.model.ids import BrokerId, TopicPartition
-from syncline.node.clock import Clock
+from syncline.node.clock import Clock, StoppedMs
 from syncline.node.counting.disk_watch import DiskWatch
 from syncline.node.counting.episodes import Episodes
 from syncline.node.metadata.cluster_view import ClusterView
@@ -96,6 +96,7 @@ class Observer:
         leaders: Mapping[int, ObservedLeader],
         controller: ObservedController,
         note: Callable[[Event], None],
+        stopped_ms: StoppedMs,
     ) -> None:
         self._broker_id = broker_id
         self._loop = loop
@@ -106,7 +107,7 @@ class Observer:
         self._leaders = leaders
         self._controller = controller
         self.episodes = Episodes(broker_id, clock, note)
-        self.disk_watch = DiskWatch(broker_id, clock, self.episodes)
+        self.disk_watch = DiskWatch(broker_id, clock, self.episodes, stopped_ms)
         self.followers = FollowerWatch(
             clock=clock,
             cluster=cluster,

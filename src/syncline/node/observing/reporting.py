@@ -41,6 +41,7 @@ class Reporting:
             leaders=leaders,
             controller=basis.controller,
             note=journal.note,
+            stopped_ms=basis.holds.stopped_ms,
         )
 
     def start(self, every: Every, fetch_lag: FetchLag, active: Callable[[], Iterable[Partition]]) -> None:
