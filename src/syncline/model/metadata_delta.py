@@ -4,11 +4,15 @@ Images share what a batch did not touch, so that comparing them costs what has c
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 from syncline.model.ids import BrokerId, TopicPartition
 from syncline.model.metadata import ConfigResource, MetadataImage, Topic
 
+# A key of (topic, number), made without a line of Python for each.
+_key = partial(tuple.__new__, TopicPartition)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -37,7 +41,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         changed = [(topic, before) for topic, before in pairs if before is not topic]
         for topic, before in changed:
             if before is None or before.topic_id != topic.topic_id:
-                partitions.extend([TopicPartition(topic.name, record.partition) for record in topic.partitions])
+                partitions.extend(map(_key, zip(repeat(topic.name), range(len(topic.partitions)))))
             else:
                 partitions.extend(_changed_partitions(before, topic))
         continued = sum(before is not None and before.topic_id == topic.topic_id for topic, before in changed)

@@ -168,6 +168,10 @@ class OneMove:
     def __init__(self) -> None:
         self.throttle_bytes_per_s = NONE
 
+    def has_any(self) -> bool:
+        """Return that partitions move."""
+        return True
+
     def move_of(self, key: TopicPartition, /) -> Moving:
         """Return the move."""
         return Moving("m", self.throttle_bytes_per_s, (BrokerId(2),))

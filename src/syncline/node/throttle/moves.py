@@ -20,6 +20,9 @@ class Moving(NamedTuple):
 class KnowsMoves(Protocol):
     """Who knows which partitions move."""
 
+    def has_any(self) -> bool:
+        """Return whether any partition is part of a move."""
+
     def move_of(self, key: TopicPartition, /) -> Moving | None:
         """Return the move that a partition is part of, None if it does not move."""
 
@@ -37,6 +40,10 @@ class MetadataMoves:
 
     def __init__(self, cluster: HasImage) -> None:
         self._cluster = cluster
+
+    def has_any(self) -> bool:
+        """Return whether any partition is part of a move."""
+        return bool(self._cluster.image.move_sizes)
 
     def move_of(self, key: TopicPartition, /) -> Moving | None:
         """Return the move that a partition is part of, None if it does not move."""

@@ -224,11 +224,13 @@ class ReplicationThrottles:
             # Another rate changes none of its partitions, unless the one before is not in force for all of them yet.
             if not is_bound or self._to_look_at:
                 self._to_look_at.update(self._keys_of[move_id])
-        for key in delta.partitions:
-            self._look_at(key, keys)
-        for topic in delta.deleted_topics:
-            for record in topic.partitions:
-                self._look_at(TopicPartition(topic.name, record.partition), keys)
+        # Mostly nothing moves, and ten thousand new partitions need no look each.
+        if self._moving or self._moves.has_any():
+            for key in delta.partitions:
+                self._look_at(key, keys)
+            for topic in delta.deleted_topics:
+                for record in topic.partitions:
+                    self._look_at(TopicPartition(topic.name, record.partition), keys)
         if self._look_handle is None:
             self._look_at_some(keys)
         return is_changed
