@@ -18,3 +18,8 @@ class LoopOfOne:
         """Wait for a call and make it."""
         function, arguments = self.calls.get(timeout=10)
         function(*arguments)
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        """Make calls as they come until something holds."""
+        while not condition():
+            self.run_one()

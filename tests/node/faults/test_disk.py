@@ -15,7 +15,7 @@ from syncline.node.faults.disk import FaultyDisk, FaultyFile
 from syncline.node.faults.rules import CLEARED, Rule
 from syncline.storage.disk import Disk, Residency
 from syncline.storage.machine.real_disk import RealDisk
-from tests.storage.disk_conformance import DiskConformance
+from tests.storage.disk_conformance import DiskConformance, Settle
 from tests.storage.loop_of_one import LoopOfOne
 
 PAGE = mmap.PAGESIZE
@@ -131,17 +131,9 @@ class TestFaultyDiskWithoutFaults(DiskConformance):
         return str(tmp_path / "root")
 
     @pytest.fixture
-    def settle(self, queue: LoopOfOne) -> Callable[[], None]:
-        """Return the object that waits for one result, if there can be one."""
-
-        def settle() -> None:
-            try:
-                function, arguments = queue.calls.get(timeout=0.2)
-            except Exception:  # noqa: BLE001 - nothing came
-                return
-            function(*arguments)
-
-        return settle
+    def settle(self, queue: LoopOfOne) -> Settle:
+        """Return what waits for results of threads."""
+        return queue.run_until
 
 
 def test_disk_without_a_rule_is_the_real_one_itself(scene: Scene) -> None:

@@ -4,7 +4,6 @@ import ctypes
 import errno
 import gc
 import os
-import queue
 import resource
 import sys
 import threading
@@ -20,7 +19,7 @@ from syncline.storage.machine.real_disk import HOT_TAIL_BYTES, RealDisk, RealFil
 from syncline.storage.machine.resident_pages import UNKNOWN, ResidentPages
 from syncline.storage.machine.uncleared import uncleared
 from tests.patience import until
-from tests.storage.disk_conformance import DiskConformance
+from tests.storage.disk_conformance import DiskConformance, Settle
 from tests.storage.loop_of_one import LoopOfOne
 from tests.storage.recording_disk import RecordingDisk
 
@@ -53,17 +52,9 @@ class TestRealDisk(DiskConformance):
         return str(tmp_path / "root")
 
     @pytest.fixture
-    def settle(self, loop: LoopOfOne) -> Callable[[], None]:
-        """Return what waits for one result, if there can be one."""
-
-        def settle() -> None:
-            try:
-                function, arguments = loop.calls.get(timeout=0.2)
-            except queue.Empty:
-                return
-            function(*arguments)
-
-        return settle
+    def settle(self, loop: LoopOfOne) -> Settle:
+        """Return what waits for results of threads."""
+        return loop.run_until
 
 
 class TestRecordingDisk(DiskConformance):
@@ -80,13 +71,14 @@ class TestRecordingDisk(DiskConformance):
         return "/root"
 
     @pytest.fixture
-    def settle(self, disk: Disk) -> Callable[[], None]:
-        """Return its pump."""
+    def settle(self, disk: Disk) -> Settle:
+        """Return its pump, which does all that there is."""
         assert isinstance(disk, RecordingDisk)
         pump = disk.pump
 
-        def settle() -> None:
+        def settle(condition: Callable[[], object]) -> None:
             pump()
+            assert condition()
 
         return settle
 

@@ -9,7 +9,7 @@ from syncline.virtual.determinism.trace import Trace
 from syncline.virtual.disk.disk import DiskSettings, SimDisk
 from syncline.virtual.disk.medium import Medium
 from syncline.virtual.time.loop import DeadlockError, VirtualLoop
-from tests.storage.disk_conformance import DiskConformance
+from tests.storage.disk_conformance import DiskConformance, Settle
 
 
 class TestSimDisk(DiskConformance):
@@ -34,14 +34,14 @@ class TestSimDisk(DiskConformance):
         return "/data"
 
     @pytest.fixture
-    def settle(self, loop: VirtualLoop) -> Callable[[], None]:
+    def settle(self, loop: VirtualLoop) -> Settle:
         """Return what turns the loop until nothing is left to do."""
 
-        def turn() -> None:
+        def turn(condition: Callable[[], object]) -> None:
             try:
                 while True:
                     loop.turn()
             except DeadlockError:
-                pass
+                assert condition()
 
         return turn
