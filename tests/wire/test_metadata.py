@@ -123,13 +123,16 @@ def _asked(version: int, topic_id: bytes | None, name: str | None) -> dict:
 
 
 def test_answer_for_two_thousand_partitions_is_fast() -> None:
-    """Every client asks every broker; the bound is ten times what it takes on a slow machine."""
+    """Every client asks every broker; the bound is ten times what it takes on a slow machine.
+
+    In processor time of this thread: others may use the machine as well.
+    """
     rows = [MetadataPartition(0, index, 1, 5, (1, 2, 3), (1, 2, 3), ()) for index in range(2000)]
     topics = [MetadataTopic(0, "topic", bytes(range(16)), partitions=rows)]
     best_s = 1.0
     for _ in range(5):
-        started_s = time.perf_counter()
+        started_s = time.thread_time()
         encode_metadata_response(12, brokers=[], cluster_id="c", controller_id=1, topics=topics)
-        best_s = min(best_s, time.perf_counter() - started_s)
+        best_s = min(best_s, time.thread_time() - started_s)
 
     assert best_s < 0.025
