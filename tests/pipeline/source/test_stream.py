@@ -2,8 +2,8 @@
 
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,26 +175,28 @@ def test_stream_begins_new_partitions_at_their_beginning_in_a_limited_batch(brok
     assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
 
 
-def test_stream_waits_for_enough_records_but_not_for_ever(broker, stream) -> None:
-    """Guards: minOffsetsPerTrigger and maxTriggerDelay are missing."""
+def test_stream_waits_for_enough_records_but_not_for_ever(broker, stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: minOffsetsPerTrigger and maxTriggerDelay are missing. The stream's clock is the test's."""
+    now_s = 1_000.0
+    monkeypatch.setattr("syncline.pipeline.source.stream.time", SimpleNamespace(monotonic=lambda: now_s))
     topic = broker.topic()
     broker.produce(topic, _records(3))
     query = stream(subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="1500ms")
     end, first = _first(query)
-    began = time.monotonic()
     assert _spans(first) == {TopicPartition(topic, 0): (0, 3)}, "the first batch never waits"
 
     broker.produce(topic, _records(4))
+    now_s += 1.4
     assert query.latest(end, everything=False) == end
     broker.produce(topic, _records(6))
     enough, batch = _next(query, end)
     assert _spans(batch) == {TopicPartition(topic, 0): (3, 13)}
-    assert time.monotonic() - began < 1.5
 
     broker.produce(topic, _records(1))
+    now_s += 1.4
     assert query.latest(enough, everything=False) == enough
     assert query.latest(enough, everything=True) != enough
-    time.sleep(1.5)
+    now_s += 1.6
     assert _spans(_next(query, enough)[1]) == {TopicPartition(topic, 0): (13, 14)}
 
 
