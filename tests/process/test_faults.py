@@ -27,6 +27,8 @@ from tests.process.test_pauses import await_isr_without, isrs
 pytestmark = pytest.mark.process
 
 LAG_S = 1.5
+# What one answer is late by: little beside the lag window, and much beside what a busy machine needs for a record.
+DELAY_S = 0.1
 CONFIG = {
     "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
     "broker.session.timeout.ms": "3000",
@@ -141,13 +143,19 @@ def test_one_way_cut_is_as_good_as_a_cut(cluster: LocalCluster, faults: Faults, 
 def test_delayed_link_delays_acknowledgements(cluster: LocalCluster, faults: Faults) -> None:
     """acks=all waits for the slowest in-sync replica; it stays in sync."""
     leader, follower = topic_led_by_others(cluster, "late")
-    quick_s = produce(cluster, "late", 5)
-    with faults.add("link-delay", source=leader, target=follower, delay_s=0.1) as fault:
+    # Of five records, four at the least wait for the link; the answer that brings the first may be on its way already.
+    delayed_s = 4 * DELAY_S
+
+    def is_quick() -> bool:
+        return produce(cluster, "late", 5) < delayed_s
+
+    until(is_quick, otherwise="without a fault it is as slow")
+    with faults.add("link-delay", source=leader, target=follower, delay_s=DELAY_S) as fault:
         slow_s = produce(cluster, "late", 5)
         assert fault.hits >= 5
-    assert slow_s >= quick_s + 0.4
+    assert slow_s >= delayed_s
     assert len(isrs(cluster, "late")[0]) == 4, "the leader and three in sync"
-    assert produce(cluster, "late", 5) < slow_s / 2
+    until(is_quick, otherwise="it stays slow")
 
 
 def test_lost_reply_is_retried_without_duplicates(cluster: LocalCluster, faults: Faults) -> None:
@@ -179,10 +187,13 @@ def test_error_and_disconnect_are_retried(cluster: LocalCluster, faults: Faults)
 def test_throttle_delays_one_client_only(cluster: LocalCluster, faults: Faults) -> None:
     """Answers to the client with that id are late, answers to others are not."""
     create_topic(cluster.bootstrap, "throttled", 1)
-    faults.add("api-throttle", api="PRODUCE", client_id="slow-*", delay_s=0.2)
+    fault = faults.add("api-throttle", api="PRODUCE", client_id="slow-*", delay_s=0.2)
 
     assert produce(cluster, "throttled", 3, **{"client.id": "slow-7"}) >= 0.6
-    assert produce(cluster, "throttled", 3, **{"client.id": "quick"}) < 0.5
+    assert fault.hits == 3
+    # One run that takes less shows that nothing delays it; on a busy machine the first may take as long by itself.
+    until(lambda: produce(cluster, "throttled", 3, **{"client.id": "quick"}) < 0.6, otherwise="others wait, too")
+    assert fault.hits == 3
 
 
 def fetch_s(cluster: LocalCluster, topic: str, partition: int) -> float:
@@ -210,19 +221,20 @@ def test_slow_reads_delay_fetches_of_their_partition_only(cluster: LocalCluster,
     for partition in (0, 1):
         producer.produce("reads", b"0", partition=partition)
     assert producer.flush(10) == 0
-    assert fetch_s(cluster, "reads", 0) < 1
+    delay_s = 3.0
+    until(lambda: fetch_s(cluster, "reads", 0) < delay_s, otherwise="without a fault it is as slow")
 
-    fault = faults.add("disk-slow", broker="leader", topic="reads", partition=0, direction="read", delay_s=1.5)
+    fault = faults.add("disk-slow", broker="leader", topic="reads", partition=0, direction="read", delay_s=delay_s)
     assert fault.brokers == (1,)
     with ThreadPoolExecutor(2) as threads:
         slow = threads.submit(fetch_s, cluster, "reads", 0)
         until(lambda: fault.hits, otherwise="no read was delayed")
         quick = threads.submit(fetch_s, cluster, "reads", 1)
-        assert quick.result(10) < 1
-        assert not slow.done()
-        assert slow.result(10) >= 1.4
+        quick.result(10)
+        assert not slow.done(), "the other partition is read meanwhile"
+        assert slow.result(10) >= delay_s - 0.1
     fault.clear()
-    assert fetch_s(cluster, "reads", 0) < 1
+    until(lambda: fetch_s(cluster, "reads", 0) < delay_s, otherwise="it stays slow")
 
 
 def test_stuck_read_is_answered_when_the_fault_is_cleared(cluster: LocalCluster, faults: Faults) -> None:
@@ -248,7 +260,7 @@ def test_slow_writes_stop_the_whole_broker(cluster: LocalCluster, faults: Faults
         assert produce(cluster, "writes", 5) >= 0.75
         # The first append of a term also writes the history of epochs, and some seconds later append times are saved.
         assert fault.hits in (5, 6, 7)
-    assert produce(cluster, "writes", 5) < 0.75
+    until(lambda: produce(cluster, "writes", 5) < 0.75, otherwise="it stays slow")
 
 
 def test_failed_write_moves_leadership_and_loses_nothing(cluster: LocalCluster, faults: Faults) -> None:
