@@ -27,6 +27,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "syncline", *arguments]
 
 
+def messages(errors: bytes) -> str:
+    """Return what a command said, but for who did not answer within a second, which on a busy machine any may do."""
+    lines = errors.decode(errors="replace").splitlines(keepends=True)
+    return "".join(each for each in lines if not each.startswith("syncline: no answer from "))
+
+
 def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; fail if it prints a traceback."""
     ran = subprocess.run(
@@ -38,7 +44,7 @@ def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> su
         check=False,
     )
     shown = subprocess.CompletedProcess(
-        ran.args, ran.returncode, ran.stdout.decode(errors="surrogateescape"), ran.stderr.decode(errors="replace")
+        ran.args, ran.returncode, ran.stdout.decode(errors="surrogateescape"), messages(ran.stderr)
     )
     assert "Traceback" not in shown.stderr, shown.stderr
     assert "internal error" not in shown.stderr, shown.stderr
@@ -68,9 +74,7 @@ def refused(*arguments: str, given: str | bytes = b"", code: int = 1) -> str:
     assert ran.returncode == code, (arguments, ran.returncode, ran.stderr)
     if code == 1:
         assert ran.stderr.startswith("syncline: "), ran.stderr
-        # On a busy machine a command may say first who does not answer yet.
-        sentences = [each for each in ran.stderr.splitlines() if not each.startswith("syncline: no answer from ")]
-        assert len(sentences) == 1, ran.stderr
+        assert len(ran.stderr.splitlines()) == 1, ran.stderr
     return ran.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from syncline.records.batch import BatchHeader, iterate
-from tests.cli.terminal import ENVIRONMENT, as_json, command, records, refusal, refused, run, succeed
+from tests.cli.terminal import ENVIRONMENT, as_json, command, messages, records, refusal, refused, run, succeed
 from tests.cluster import LocalCluster
 from tests.patience import until
 
@@ -224,7 +224,7 @@ def test_reader_that_has_enough_is_no_error(topic: str, at: tuple[str, str]) -> 
     assert consumer.stderr is not None
     consumer.stdout.readline()
     consumer.stdout.close()
-    assert consumer.stderr.read() == b""
+    assert messages(consumer.stderr.read()) == ""
     assert consumer.wait(10) != 0
     consumer.stderr.close()
 
@@ -285,9 +285,9 @@ def test_producer_that_is_ended_says_what_is_acknowledged(topic: str, at: tuple[
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=10)
     os.close(writer)
-    assert (process.returncode, errors) == (
+    assert (process.returncode, messages(errors)) == (
         128 + signal.SIGTERM,
-        b"\nsyncline: interrupted: 2 records acknowledged, 0 unknown\n",
+        "\nsyncline: interrupted: 2 records acknowledged, 0 unknown\n",
     )
 
 
