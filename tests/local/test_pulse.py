@@ -68,6 +68,17 @@ def test_stops_are_those_between_late_beats() -> None:
     assert stopped_ms(4_900, 5_000) == 0
 
 
+def test_stop_is_counted_once_while_it_is_noted() -> None:
+    """Guards: a caller that came while the thread noted a stop counted it twice, and the disk took negative time."""
+    pulse = Pulse()
+    first = 1_000_000_000
+    pulse.beat(first)
+    # What the thread writes first; that it has beaten comes next.
+    pulse._stops.append((first, first + 3_000))
+
+    assert pulse.stopped_ms(first, first + 3_000) == 3_000
+
+
 class _StandingClock:
     """A clock that shows what a test sets."""
 

@@ -40,9 +40,11 @@ class Pulse:
 
     def stopped_ms(self, since_ms: int, until_ms: int) -> int:
         """Return for how much of a time that has just ended this process did not run."""
-        # The stop may have ended so recently that the thread has not beaten since.
         beat_ms = self._beat_ms
-        spans = [*self._stops, (beat_ms, until_ms)] if until_ms - beat_ms > BEAT_MS + LATE_MS else list(self._stops)
+        spans = list(self._stops)
+        # The stop may have ended so recently that the thread has not beaten since, or has just noted the stop alone.
+        if until_ms - beat_ms > BEAT_MS + LATE_MS and (not spans or spans[-1][0] < beat_ms):
+            spans.append((beat_ms, until_ms))
         return sum(max(0, min(end_ms, until_ms) - max(begin_ms, since_ms)) for begin_ms, end_ms in spans)
 
     def beat(self, now_ms: int) -> None:
