@@ -9,6 +9,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     ElectionType,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -28,6 +29,8 @@ from tests.interop.agents.serve import decode, headers_of, received, serve
 
 POLL_S = 0.05
 PATIENCE_S = 30
+# Answers to the commit of a member that the group does not count any more.
+EXPELLED = (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION)
 
 
 class Member:
@@ -58,19 +61,24 @@ class Member:
         while not self.leaving.is_set():
             message = self.consumer.poll(POLL_S)
             self.owned = sorted(each.partition for each in self.consumer.assignment())
-            if message is not None and message.error() is None:
-                self._commit(message)
+            if message is not None and message.error() is None and self._is_committed(message):
                 self.read.append([message.partition(), message.offset()])
 
-    def _commit(self, message: Any) -> None:
-        """Commit; again if the coordinator has just died, which this call reports now and then."""
+    def _is_committed(self, message: Any) -> bool:
+        """Commit; again if the coordinator has just died, which this call reports now and then.
+
+        If the group has gone on without this member, whose process did not run for a while, only polls bring it back.
+        """
         while not self.leaving.is_set():
             try:
                 self.consumer.commit(message, asynchronous=False)
-            except KafkaException:
+            except KafkaException as failure:
+                if failure.args[0].code() in EXPELLED:
+                    return False
                 time.sleep(POLL_S)
             else:
-                return
+                return True
+        return False
 
     def leave(self) -> None:
         """Leave the group with a LeaveGroup request."""

@@ -26,6 +26,7 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -330,7 +331,12 @@ public final class Agent {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(50));
                 owned = consumer.assignment().stream().map(TopicPartition::partition).sorted().toList();
                 if (!records.isEmpty()) {
-                    consumer.commitSync();
+                    try {
+                        consumer.commitSync();
+                    } catch (CommitFailedException missed) {
+                        // The group did not hear of this member for a while. It joins again, and reads them again.
+                        continue;
+                    }
                     synchronized (read) {
                         records.forEach(each -> read.add(new long[] {each.partition(), each.offset()}));
                     }
