@@ -38,7 +38,10 @@ sizes.append(look())
 kept = items[::1_000]
 items.clear()
 sizes.append(look())
-loop.run_until_complete(asyncio.sleep(0.25))
+for _ in range(200):
+    loop.run_until_complete(asyncio.sleep(0.05))
+    if changes[-1:] == [False]:
+        break
 later = [(number, str(number), bytes(100)) for number in range(1_000)]
 print(json.dumps({"sizes": sizes, "changes": changes, "can_change": heap.can_change, "kept": sum(map(len, kept))}))
 """
