@@ -292,7 +292,8 @@ def ended_references() -> int:
 
 
 LONG_CHARS = 8_000_000
-GIVEN_BACK_S = 3.0
+# The thread gives the text back when the disk has the snapshot.
+GIVEN_BACK_S = PATIENCE_S
 SNAPSHOT = """
 import sys
 from pathlib import Path
