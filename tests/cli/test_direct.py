@@ -92,6 +92,19 @@ def test_broker_that_answers_late_answers_although_the_next_one_was_asked(serve:
     assert ended_s - answered_s < 0.8
 
 
+def test_broker_that_answers_late_is_waited_for_when_the_last_address_refuses(serve: Serve) -> None:
+    """Guards: with a dead broker at the end of the list, those that run had a second, as while they elect."""
+    kafka = serve()
+    kafka.paused = {1}
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"127.0.0.1:{closed.getsockname()[1]}"
+    with Direct(f"127.0.0.1:{kafka.ports[1]},{dead}", patience_s=0.3) as cluster:
+        resumes = threading.Timer(1.5, kafka.paused.clear)
+        resumes.start()
+        assert cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES).topics == ()
+        resumes.join()
+
+
 def test_change_that_was_given_up_is_not_made_later(serve: Serve) -> None:
     """It waited behind a question that a paused broker had not answered; by then another change may have followed."""
     kafka = serve(owns_throttles=True)

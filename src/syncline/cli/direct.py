@@ -108,13 +108,16 @@ class Direct:
         asked: list[_Question] = []
         problem: Exception | None = None
         for place in known:
-            if place == known[-1]:
+            is_last = place == known[-1]
+            if is_last:
                 patience_s = REQUEST_TIMEOUT_S
             else:
                 patience_s = min(CONNECT_STEP_S, self._patience_s) if key in _READING else self._patience_s
-            asked.append(self._begin(place, key, fields, time.monotonic() + patience_s))
+            deadline_s = time.monotonic() + patience_s
+            asked.append(self._begin(place, key, fields, deadline_s))
             while asked:
-                question = self._first_ended(asked)
+                # If the last one refuses, nobody else is left: those that were asked before get its time.
+                question = self._first_ended(asked, deadline_s if is_last else asked[-1].deadline_s)
                 if question is None:
                     break
                 asked.remove(question)
@@ -166,21 +169,21 @@ class Direct:
 
     def _answer(self, question: _Question) -> Any:
         """Return the answer to a question. Raises BrokerSilentError if it does not come in time."""
-        if self._first_ended([question]) is None:
+        if self._first_ended([question], question.deadline_s) is None:
             raise _in_vain(question.place)
         return question.answer.result()
 
-    def _first_ended(self, asked: list[_Question]) -> _Question | None:
-        """Return a question that has ended, or None when the last one has had its time."""
+    def _first_ended(self, asked: list[_Question], deadline_s: float) -> _Question | None:
+        """Return a question that has ended, or None when they have had their time."""
         began_s = time.monotonic()
-        patience_s = max(asked[-1].deadline_s - began_s, 0.0)
+        patience_s = max(deadline_s - began_s, 0.0)
         answers = [each.answer for each in asked]
         done, _ = wait(answers, min(CONNECT_STEP_S, patience_s), FIRST_COMPLETED)
         if not done and patience_s > CONNECT_STEP_S:
             if not self._is_known:
                 host, port = asked[-1].place
                 note_silence(f"{host}:{port}", patience_s)
-            done, _ = wait(answers, asked[-1].deadline_s - time.monotonic(), FIRST_COMPLETED)
+            done, _ = wait(answers, deadline_s - time.monotonic(), FIRST_COMPLETED)
         if done:
             return next(each for each in asked if each.answer in done)
         self.wasted_s += time.monotonic() - began_s
