@@ -228,6 +228,6 @@ def test_log_directories_tell_the_size_of_each_replica(
     assert ["1", "2", "3"] == sorted(str(broker) for broker in sizes)
     on_disk = {
         sum(file.stat().st_size for file in directory.glob("*.log"))
-        for directory in three_brokers.directory.rglob(f"{topic}-0")
+        for directory in three_brokers.directory.glob(f"broker-*/{topic}-0")
     }
     assert on_disk == set(sizes.values())

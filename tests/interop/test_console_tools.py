@@ -172,7 +172,7 @@ def test_dump_log_segments_reads_the_files_of_a_broker(
     """The format on disk is Kafka's: the dump shows valid batches and the records in them."""
     topic = make_topic(name)
     run(f"{TOOLS}.ConsoleProducer", "--topic", topic, "--compression-codec", "zstd", text="first\nsecond\n")
-    segment = min(three_brokers.directory.rglob(f"{topic}-0/*.log"))
+    segment = min(three_brokers.directory.glob(f"broker-*/{topic}-0/*.log"))
 
     dumped = tools.do(f"{TOOLS}.DumpLogSegments", arguments=["--files", str(segment), "--print-data-log"], input="")[
         "output"
