@@ -27,10 +27,14 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "syncline", *arguments]
 
 
+# What any command may say on a busy machine: who has not answered within a second, and which broker starts slowly.
+WAITS = ("syncline: no answer from ", "still waiting for ")
+
+
 def messages(errors: bytes) -> str:
-    """Return what a command said, but for who did not answer within a second, which on a busy machine any may do."""
+    """Return what a command said on standard error, but for whom it waited."""
     lines = errors.decode(errors="replace").splitlines(keepends=True)
-    return "".join(each for each in lines if not each.startswith("syncline: no answer from "))
+    return "".join(each for each in lines if not each.startswith(WAITS))
 
 
 def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,26 +13,14 @@ from pathlib import Path
 import pytest
 
 from syncline.local.layout import Layout
-from tests.cluster import ROOT, LocalCluster, start_cluster
+from tests.cli.terminal import ENVIRONMENT, command
+from tests.cli.terminal import run as syncline
+from tests.cluster import LocalCluster, start_cluster
 from tests.patience import until
 from tests.process import processes
 from tests.process.load import Load, create_topic
 
 pytestmark = pytest.mark.process
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-
-
-def command(*arguments: str) -> list[str]:
-    """Return the command line of `syncline` with these arguments."""
-    return [sys.executable, "-m", "syncline", *arguments]
-
-
-def syncline(*arguments: str, within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=within_s, check=False
-    )
 
 
 def await_other_pid(cluster: LocalCluster, broker_id: int, old_pid: int, within_s: float = 10.0) -> int:
