@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -93,20 +94,48 @@ def facts(cluster: LocalCluster, *arguments: str) -> Any:
     return json.loads(call(*arguments, "--data", str(cluster.directory), "--json"))
 
 
+class Waits:
+    """How long the records of a load waited for their acknowledgements."""
+
+    def __init__(self) -> None:
+        self._sent_s: list[float] = []
+        self._waits_s: list[float] = []
+
+    def sent(self) -> int:
+        """Note that a record is sent; return its number."""
+        self._sent_s.append(time.monotonic())
+        return len(self._sent_s) - 1
+
+    def acknowledged(self, record: int, /) -> None:
+        """Note its acknowledgement."""
+        self._waits_s.append(time.monotonic() - self._sent_s[record])
+
+    def take_median_s(self) -> float:
+        """Return how long half of those since the last call waited at the most: a stall of the machine is short."""
+        waits_s, self._waits_s = self._waits_s, []
+        return statistics.median(waits_s)
+
+
 def test_t32_every_other_broker_restarts_during_a_throttled_move(six: LocalCluster, tmp_path: Path) -> None:
-    """3 partitions of 9.1 MB at 1.4 MB/s, as 273 MB at 4 MiB/s: 6.5 s, at most twice as long, and nothing is lost."""
+    """3 partitions of 9.1 MB at 1.4 MB/s, as 273 MB at 4 MiB/s: 6.5 s, at most twice as long, and nothing is lost.
+
+    Beside the time in which a broker is away, as long as the machine needs to stop and to start it: what it sends and
+    receives stands still.
+    """
     size_bytes, rate = 9_100_000, (4 << 20) // 3
     estimate_s = size_bytes / rate
     make_topic(six, "t32", [[1, 2], [3, 4], [5, 6]], size_bytes)
     with Load(six.bootstrap, "t32", 3, rate_per_s=1_000, size_bytes=20) as load:
         load.wait_for_more(100)
-        began_s = time.monotonic()
+        began_s, away_s = time.monotonic(), 0.0
         file = plan(tmp_path, "t32", [[2, 3], [4, 5], [6, 1]])
         call("reassign", "execute", "-f", file, "--throttle", str(rate), "--data", str(six.directory))
         for broker in (1, 3, 5):
             pid = six.pids[broker]
             os.kill(pid, signal.SIGTERM)
-            until(lambda old=pid, each=broker: six.pids.get(each) not in (None, old), otherwise=f"{broker} is not back")
+            away_s += until(
+                lambda old=pid, each=broker: six.pids.get(each) not in (None, old), otherwise=f"{broker} is not back"
+            )
         until(
             lambda: is_moved(six, "t32"), 2 * estimate_s, otherwise=lambda: f"the move goes on: {records(six, 't32')}"
         )
@@ -114,7 +143,7 @@ def test_t32_every_other_broker_restarts_during_a_throttled_move(six: LocalClust
         load.wait_for_more(100)
         load.stop()
 
-    assert 0.9 * estimate_s <= took_s <= 2 * estimate_s
+    assert 0.9 * estimate_s <= took_s <= 2 * estimate_s + away_s
     assert [each.replicas for each in records(six, "t32")] == [(2, 3), (4, 5), (6, 1)]
     read = read_all(six.bootstrap, "t32", 3)
     assert all(sum(value.startswith(FILLING) for _, value in rows) == size_bytes // FILLING_BYTES for rows in read)
@@ -165,19 +194,20 @@ def test_kafka_4313_no_member_leaves_and_cold_partitions_go_on_behind_a_hot_one(
     brokers = ",".join(map(str, range(1, BROKERS + 1)))
     call("throttle", "set", "--topic", "hot", "--topic", "cold", "--replicas", "*", *at)
     call("throttle", "set", "--brokers", brokers, "--rate", "300kB", *at)
+    of_hot, of_cold = Waits(), Waits()
     with (
-        Load(six.bootstrap, "hot", 1, rate_per_s=600, size_bytes=1_000) as hot,
-        Load(six.bootstrap, "cold", 4, rate_per_s=40, size_bytes=100) as cold,
+        Load(six.bootstrap, "hot", 1, rate_per_s=600, size_bytes=1_000, experience=of_hot) as hot,
+        Load(six.bootstrap, "cold", 4, rate_per_s=40, size_bytes=100, experience=of_cold) as cold,
     ):
         hot.wait_for_more(100)
         cold.wait_for_more(20)
         call("reassign", "execute", "-f", plan(tmp_path, "hot", [[1, 2, 4]]), *at)
         call("reassign", "execute", "-f", plan(tmp_path, "cold", [[1, 2, 4]] * 4), "--additional", *at)
         before = {topic: [each.partition_epoch for each in records(six, topic)] for topic in ("hot", "cold")}
-        cold.take_slowest_s()
-        hot.take_slowest_s()
+        of_hot.take_median_s()
+        of_cold.take_median_s()
         time.sleep(2 * LAG_S)
-        slowest_s = max(cold.take_slowest_s(), hot.take_slowest_s())
+        usual_s = max(of_hot.take_median_s(), of_cold.take_median_s())
         held = {topic: [each.partition_epoch for each in records(six, topic)] for topic in ("hot", "cold")}
         members = [set(each.isr) for topic in ("hot", "cold") for each in records(six, topic)]
         call("throttle", "set", "--brokers", brokers, "--rate", "2MB", *at)
@@ -190,6 +220,7 @@ def test_kafka_4313_no_member_leaves_and_cold_partitions_go_on_behind_a_hot_one(
 
     assert held == before
     assert members == [{1, 2, 3}] * 5
-    assert slowest_s < 0.5
+    # If members had to share the quota, each record would wait longer than the one before, at last for seconds.
+    assert usual_s < 0.5
     assert is_hot_last
     assert hot.failures == cold.failures == []
