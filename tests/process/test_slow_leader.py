@@ -50,15 +50,15 @@ def slow_leader(directory: Path, **configs: str) -> Iterator[tuple[LocalCluster,
         assert produce(cluster, "all", 10) == 10
         fault = faults.add("disk-slow", broker="leader", topic="slow", partition=0, direction="read", delay_s=READ_S)
         assert produce(cluster, "1", 3) == 3
-        until(lambda: fault.hits, 5, otherwise="no broker read from the slow disk")
+        until(lambda: fault.hits, otherwise="no broker read from the slow disk")
         yield cluster, leader
     finally:
         cluster.stop()
     processes.await_none(directory)
 
 
-def produce(cluster: LocalCluster, acks: str, count: int, within_s: float = 4.0) -> int:
-    """Produce records one after the other; return how many were acknowledged."""
+def produce(cluster: LocalCluster, acks: str, count: int, within_s: float = READ_S / 3) -> int:
+    """Produce records one after the other; return how many were acknowledged, by default before the disk answers."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -81,18 +81,18 @@ def produce(cluster: LocalCluster, acks: str, count: int, within_s: float = 4.0)
     return len(acknowledged)
 
 
-def await_isr(cluster: LocalCluster, expected: tuple[int, ...], within_s: float) -> None:
+def await_isr(cluster: LocalCluster, expected: tuple[int, ...]) -> None:
     """Return when leader and ISR are as expected."""
-    found = eventually(lambda: isrs(cluster, "slow")[0], lambda seen: seen == expected, within_s=within_s)
+    found = eventually(lambda: isrs(cluster, "slow")[0], lambda seen: seen == expected)
     assert found == expected, "leader and ISR"
 
 
 def test_slow_leader_takes_the_partition_with_it(tmp_path: Path) -> None:
     """Off: followers leave the ISR although they fetch, and after the leader's death no replica leads."""
     with slow_leader(tmp_path) as (cluster, leader):
-        await_isr(cluster, (leader, leader), LAG_S * 1.5 + 2)
+        await_isr(cluster, (leader, leader))
         cluster.kill(leader)
-        await_isr(cluster, (-1, leader), 5)
+        await_isr(cluster, (-1, leader))
 
         assert produce(cluster, "all", 1, within_s=2.0) == 0
 
@@ -109,10 +109,10 @@ def test_slow_leader_that_spares_its_followers_can_die(tmp_path: Path) -> None:
 
 
 def test_slow_leader_gives_up_before_anybody_notices(tmp_path: Path) -> None:
-    """Solutions 1 and 2: another one leads within a second, with all records, while the disk is still slow."""
+    """Solutions 1 and 2: another one leads before a follower leaves, with all records, while the disk is slow."""
     enabled = {"follower_fetch_pending_reads_insync_enable": "true", "leader_relinquish_enable": "true"}
     with slow_leader(tmp_path, **enabled) as (cluster, leader):
-        until(lambda: isrs(cluster, "slow")[0][0] != leader, 2.5, otherwise="the slow leader stays")
+        until(lambda: isrs(cluster, "slow")[0][0] != leader, READ_S / 3, otherwise="the slow leader stays")
         assert isrs(cluster, "slow")[0][1:] == (1, 2, 3), "no member left the ISR for that"
         assert produce(cluster, "all", 3) == 3
         cluster.kill(leader)
@@ -140,7 +140,8 @@ def test_slow_leader_that_gave_up_answers_while_its_log_waits_to_be_cut(tmp_path
             time.sleep(0.05)
         assert has_moved_on
         assert replica["phase"] == "truncating", "the disk has not answered yet"
-        assert longest_s < 1.0
+        # A machine that stalls for a second delays a call; the disk would have for half a minute.
+        assert longest_s < READ_S / 10
         assert not fenced
 
         Faults(tmp_path).clear()
