@@ -14,6 +14,10 @@ from tests.process.unfit_disks import TOPIC, VICTIM
 
 pytestmark = pytest.mark.process
 
+# Other tests use the machine at the same time. `python -m tests.process.unfit_disks` has the limits without them; what
+# this test guards against, a broker that keeps its leaderships, has no end.
+SLOWNESS = 4.0
+
 
 def ask(cluster: LocalCluster, *arguments: str) -> Any:
     """Return what a command of `syncline` prints, as JSON."""
@@ -38,7 +42,7 @@ def test_unfit_broker_hands_over_and_comes_back() -> None:
     except OSError as error:
         pytest.skip(str(error))
 
-    assert [each for each in outcomes if not each.is_good] == []
+    assert [each for each in outcomes if not each.is_good_on(SLOWNESS)] == []
     assert seen["troubles"] == {"no-room"}
     assert seen["full"] == {"disk-full"}
     assert "log-damaged" in seen["flip"]
