@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.conformance.batches import batch, sized
-from tests.conformance.requests import fetch, produce
-from tests.conformance.steps import Action, Saved, exact, leader, sequence, topic
+from tests.conformance.requests import create_topics, delete_topics, fetch, metadata, new_topic, produce
+from tests.conformance.steps import Action, BrokerNumber, Pause, Saved, broker, exact, leader, sequence, topic
 
 SESSION = Saved("session")
 WAIT_MS = 300
@@ -263,4 +263,38 @@ def errors_of_several_topics(version: int) -> list[Action]:
         _next(version, 3, in_order=True),
         _next(version, 4, in_order=True),
         fetch(version, listed, to=leader("t"), session_id=0, session_epoch=-1, in_order=True),
+    ]
+
+
+@sequence(12, 13, 17, t=topic((0,), (0,)), u=topic((0,), (1,), (1,)))
+def topic_that_comes_back(version: int) -> list[Action]:
+    """A session knows the names of its topics, also where it never found the partition: 3 while one is gone.
+
+    When another topic has the name, a partition that is here is inconsistent (103), one elsewhere is elsewhere (6).
+    """
+    missing = "33333333-3333-3333-3333-333333333333"
+    unknown = [(exact(missing if version >= 13 else "nope"), {0: 0})]
+    rows = [(0, [BrokerNumber(0)]), (1, [BrokerNumber(0)]), (2, [BrokerNumber(1)])]
+    return [
+        _write(0),
+        _full(version, {"u": {0: 0, 1: 0, 2: 0, 9: 0}, "t": {0: 0}}, to=leader("t"), in_order=True),
+        delete_topics(5, "u", quiet=True),
+        *(metadata(9, ["u"], to=broker(rank), settle={"topics.0.error_code": 3}, quiet=True) for rank in (0, 1)),
+        Pause(50),
+        _next(version, 1, {"t": {0: 1}}, in_order=True),
+        _next(version, 2, unknown, in_order=True),
+        create_topics(5, new_topic("u", assignments=rows), quiet=True),
+        *(
+            metadata(
+                9,
+                ["u"],
+                to=broker(rank),
+                settle={f"topics.0.partitions.{each}.error_code": 0 for each in range(3)},
+                quiet=True,
+            )
+            for rank in (0, 1)
+        ),
+        Pause(400),
+        _next(version, 3, in_order=True),
+        _next(version, 4, in_order=True),
     ]

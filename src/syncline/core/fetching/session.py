@@ -70,7 +70,7 @@ class SessionClock:
 class SessionPartition:
     """One partition of one session, and what the leader last sent to its reader.
 
-    `target` is the object that the session's owner has for the partition, kept here to save the look-up.
+    `target` is what the session's owner has for the partition, kept here: the object itself, or its name.
     """
 
     __slots__ = (

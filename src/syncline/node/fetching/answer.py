@@ -10,6 +10,7 @@ from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
 from syncline.model.errors import ErrorCode
+from syncline.model.ids import TopicPartition
 from syncline.node.fetching.counted_lag import take_empty_sample, take_samples
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
 from syncline.node.fetching.serving import FetchServing
@@ -217,7 +218,9 @@ def _leader_hint(serving: FetchServing, row: Row, endpoints: Endpoints) -> tuple
     if row.error not in _HINTED:
         return None
     topic, index = key_of(row.entry)
-    if isinstance(topic, bytes):
+    if isinstance(row.entry.target, TopicPartition):
+        topic = row.entry.target.topic
+    elif isinstance(topic, bytes):
         topic = serving.cluster.image.topic_names.get(UUID(bytes=topic), "")
     leader, endpoint = serving.cluster.leader_hint(topic, index, row.error)
     # Followers know the brokers' addresses.

@@ -182,8 +182,7 @@ class PartitionReader:
         """Return the partition to read, or set the error in `row`."""
         partition = entry.target
         serving = self._serving
-        assert partition is None or isinstance(partition, Partition)
-        if partition is not None and serving.partitions.get(partition.key) is partition:
+        if isinstance(partition, Partition) and serving.partitions.get(partition.key) is partition:
             return partition
         resolved = self._resolve(entry)
         if resolved is not None:
@@ -193,19 +192,25 @@ class PartitionReader:
         if isinstance(topic, bytes):
             name = image.topic_names.get(UUID(bytes=topic))
             if name is None:
-                is_recreated = isinstance(partition, Partition) and partition.key.topic in image.topics
-                row.fail(
-                    ErrorCode.INCONSISTENT_TOPIC_ID
-                    if is_recreated
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if partition is not None
-                    else ErrorCode.UNKNOWN_TOPIC_ID
-                )
+                row.fail(self._error_of_gone(entry))
                 return None
+            # From now on, the session knows the name, whatever becomes of the topic.
+            entry.target = _make(TopicPartition, (name, index))
             topic = name
         is_elsewhere = image.partition(topic, index) is not None
         row.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None
+
+    def _error_of_gone(self, entry: SessionPartition) -> ErrorCode:
+        """Return the error of a topic id that no topic has: if the session knows its name, another may have that."""
+        target = entry.target
+        key = target.key if isinstance(target, Partition) else target
+        if not isinstance(key, TopicPartition):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if self._serving.cluster.image.partition(key.topic, key.partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_here = key in self._serving.partitions
+        return ErrorCode.INCONSISTENT_TOPIC_ID if is_here else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _check(self, entry: SessionPartition, partition: Partition) -> ErrorCode:
         if partition.log.is_offline:
