@@ -291,30 +291,40 @@ def _with_create_time(
 ) -> BatchHeader:
     """Return the header, corrected if it contradicts the records; refuse timestamps outside the limits."""
     base_ms, max_ms = header.base_timestamp, header.max_timestamp
-    if header.is_append_time and max_ms == NO_TIMESTAMP:
-        # The bit says that each record has this time, and Kafka passes over it only for records that have one.
-        raise _append_time_refused(header)
     # Without limits, the field itself is one: deltas may exceed it.
     oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
     newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
+    if header.is_append_time:
+        _check_time_of_all(header, oldest_ms=oldest_ms, newest_ms=newest_ms)
+        # On this topic the bit means nothing, and readers would take it seriously.
+        attributes = header.attributes & ~APPEND_TIME_BIT
+        return rewrite(buffer, position, header, attributes=attributes, max_timestamp=max(max_ms, NO_TIMESTAMP))
     plausible = max(base_ms, NO_TIMESTAMP) <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
     if plausible and body.delta_max_ms is not None:
         plausible = base_ms - body.delta_max_ms >= oldest_ms and base_ms + body.delta_max_ms <= newest_ms
     elif plausible and not header.compression:
         # A client fills in the largest timestamp, but no field has the smallest one.
         plausible = rules.timestamp_before_max_ms == TIMESTAMP_MAX
-    if plausible and not header.is_append_time:
+    if plausible:
         return header
-    # A client must not set this bit, and it may contradict the records; their own timestamps count.
-    attributes = header.attributes & ~APPEND_TIME_BIT
-    if not plausible:
-        _check_openable(header, is_busy=is_busy)
-        max_ms = _largest_timestamp(
-            buffer, position, header._replace(attributes=attributes), oldest_ms=oldest_ms, newest_ms=newest_ms
+    _check_openable(header, is_busy=is_busy)
+    max_ms = _largest_timestamp(buffer, position, header, oldest_ms=oldest_ms, newest_ms=newest_ms)
+    if max_ms == header.max_timestamp:
+        return header
+    return rewrite(buffer, position, header, attributes=header.attributes, max_timestamp=max_ms)
+
+
+def _check_time_of_all(header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> None:
+    """Judge a batch whose type bit says that each of its records has the batch's largest timestamp."""
+    max_ms = header.max_timestamp
+    if max_ms == NO_TIMESTAMP:
+        # Kafka passes over the bit only for records that have a time.
+        raise _append_time_refused(header)
+    if not oldest_ms <= max_ms <= newest_ms:
+        count = min(header.record_count, RECORD_ERRORS_MAX)
+        raise _timestamps_refused(
+            [(index, _out_of_range(max_ms, header.base_offset + index, oldest_ms, newest_ms)) for index in range(count)]
         )
-        if max_ms == header.max_timestamp and attributes == header.attributes:
-            return header
-    return rewrite(buffer, position, header, attributes=attributes, max_timestamp=max_ms)
 
 
 def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, oldest_ms: int, newest_ms: int) -> int:
@@ -325,11 +335,7 @@ def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, ol
         for index, (offset, timestamp_ms) in enumerate(timestamps(buffer, position, header)):
             largest_ms = max(largest_ms, timestamp_ms)
             if timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= newest_ms:
-                text = (
-                    f"Timestamp {timestamp_ms} of message with offset {offset} is out of range. "
-                    f"The timestamp should be within [{oldest_ms}, {newest_ms}]"
-                )
-                errors.append((index, text))
+                errors.append((index, _out_of_range(timestamp_ms, offset, oldest_ms, newest_ms)))
                 if len(errors) == RECORD_ERRORS_MAX:
                     break
     except DecodeError as error:
@@ -337,6 +343,13 @@ def _largest_timestamp(buffer: Buffer, position: int, header: BatchHeader, *, ol
     if errors:
         raise _timestamps_refused(errors)
     return largest_ms
+
+
+def _out_of_range(timestamp_ms: int, offset: int, oldest_ms: int, newest_ms: int) -> str:
+    return (
+        f"Timestamp {timestamp_ms} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{oldest_ms}, {newest_ms}]"
+    )
 
 
 def _check_openable(header: BatchHeader, *, is_busy: bool) -> None:

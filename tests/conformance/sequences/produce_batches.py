@@ -263,6 +263,27 @@ def append_time_without_a_time(version: int) -> list[Action]:
     )
 
 
+@sequence(8, 11, t=topic((0,)), u=topic((0,), message_timestamp_before_max_ms="3600000"))
+def append_time_of_all_records(version: int) -> list[Action]:
+    """With the bit of append time, each record has the largest time: within the limits or not, whatever its own is."""
+    bit = 0x08
+    mixed = (Record(b"a", b"k", 2 * HOUR_MS), Record(b"b", b"k"), Record(b"c", b"k", -1))
+    return [
+        *_each(
+            version,
+            Batch(records=mixed, attributes=bit, base_timestamp=Now()),
+            Batch(records=mixed, attributes=bit | SNAPPY, codec=SNAPPY, base_timestamp=Now()),
+            batch("a", attributes=bit, base_timestamp=-2),
+        ),
+        *(
+            produce(
+                version, {"u": {0: batch("a", Record(b"b", b"k", delta), attributes=bit, base_timestamp=Now(-old))}}
+            )
+            for delta, old in ((0, 3 * HOUR_MS), (3 * HOUR_MS, 3 * HOUR_MS))
+        ),
+    ]
+
+
 @sequence(7, 11, t=topic((0,), message_timestamp_type="LogAppendTime"))
 def append_time_of_several_records(version: int) -> list[Action]:
     """Where brokers set the time, the bit is refused for each record."""
