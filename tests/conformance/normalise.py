@@ -30,8 +30,9 @@ LONG_NUMBER = re.compile(r"-?\b\d{13,18}\b|-?\b9223\d{15}\b")
 UNQUOTED_TEXT = "a text of Java's"
 # Java's own words: what went wrong is compared, not how it is said.
 JAVA_TEXT = re.compile(
-    r"Exception|java\.|scala\.|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
+    r"Exception|java\.|scala\.|/ by zero|DefaultRecord\(|Record size|Invalid magic|malformed by the client library"
 )
+SCALA_PREFIX = "requirement failed: "
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 LISTENER = re.compile(r"([A-Z]+)://([0-9.]+):(\d+)")
 NEAR_NOW_MS = 12 * 3600 * 1000
@@ -140,6 +141,8 @@ class Normaliser:
             return self._config_value(owner["name"], value)
         if name == "log_dir":
             return "a directory"
+        if name == "documentation" and value:
+            return "a text"
         if name in {"total_bytes", "usable_bytes"}:
             return "bytes" if value > 0 else value
         if isinstance(value, str):
@@ -183,7 +186,7 @@ class Normaliser:
 
     def _error_text(self, value: str) -> str:
         text = BROKER_IN_TEXT.sub(lambda found: found[1] + self._rank_text(found[2]), self._text(value))
-        text = LONG_NUMBER.sub("TIME", BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text)))
+        text = LONG_NUMBER.sub("TIME", BASE64_ID.sub("ID", UUID_TEXT.sub("UUID", text))).removeprefix(SCALA_PREFIX)
         return UNQUOTED_TEXT if JAVA_TEXT.search(text) else text
 
     def _rank_text(self, number: str) -> str:

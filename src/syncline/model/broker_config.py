@@ -383,6 +383,13 @@ class BrokerConfig:
                 "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms"
                 " to prevent frequent changes in ISR"
             )
+        kept = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
+        if next(each for each in kept if each is not None) == 0:
+            raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+        if self.log_roll_ms is not None and self.log_roll_ms < 1:
+            raise ConfigError("log.roll.ms must be greater than or equal to 1")
+        if self.log_roll_jitter_ms is not None and self.log_roll_jitter_ms < 0:
+            raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
         if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError("queued.max.request.bytes must be larger or equal to socket.request.max.bytes")
         if not self.max_connections_per_ip and not self.max_connections_per_ip_overrides:

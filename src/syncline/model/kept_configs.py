@@ -137,7 +137,7 @@ _BROKER_ROWS: Final = (
     _row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),
     _row("share.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288), CLUSTER_WIDE),
     _row("ssl.cipher.suites", LIST, "", None, PER_BROKER),
-    _row("ssl.client.auth", STRING, "none", None, PER_BROKER),
+    _row("ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), PER_BROKER),
     _row("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", None, PER_BROKER),
     _row("ssl.endpoint.identification.algorithm", STRING, "https", None, PER_BROKER),
     _row("ssl.engine.factory.class", CLASS, None, None, PER_BROKER),

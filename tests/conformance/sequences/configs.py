@@ -235,6 +235,65 @@ def brokers_refused(version: int) -> list[Action]:
     ]
 
 
+@sequence(*every(INCREMENTAL_ALTER_CONFIGS))
+def values_that_no_broker_takes(version: int) -> list[Action]:
+    """Values are judged before the place, and the place before what only the controller knows."""
+    everywhere: list[list[tuple[str, int, Any]]] = [
+        [("log.retention.ms", SET, "0")],
+        [("log.retention.ms", SET, "-2")],
+        [("log.roll.ms", SET, "0")],
+        [("log.roll.jitter.ms", SET, "-1")],
+        [("max.connections", SET, "0")],
+        [("max.connection.creation.rate", SET, "0")],
+        [("log.cleaner.threads", SET, "3")],
+        [("log.cleaner.threads", SET, "0")],
+        [("remote.log.reader.threads", SET, "4")],
+        [("remote.log.reader.threads", SET, "20")],
+        [("sasl.kerberos.ticket.renew.jitter", SET, "abc")],
+        [("sasl.kerberos.ticket.renew.jitter", SET, "0.5")],
+        [("ssl.keystore.type", SET, "x"), ("log.roll.ms", SET, "abc")],
+        [("ssl.keystore.type", SET, "x"), ("node.id", SET, "x")],
+        [("min.insync.replicas", DELETE, None), ("log.roll.ms", SET, "0")],
+        [("min.insync.replicas", DELETE, None)],
+    ]
+    here: list[list[tuple[str, int, Any]]] = [
+        [("ssl.keystore.type", SET, "x")],
+        [("ssl.truststore.password", SET, "x")],
+        [("ssl.client.auth", SET, "x")],
+        [("min.insync.replicas", SET, "1"), ("log.roll.ms", SET, "0")],
+        [("compression.type", APPEND, "gzip")],
+        [("compression.type", SUBTRACT, "gzip")],
+        [("no.such", APPEND, "1")],
+        [("no.such", SUBTRACT, "1"), ("node.id", SET, "1")],
+    ]
+    asked = [*((exact(""), changes) for changes in everywhere), *((ME, changes) for changes in here)]
+    return [change_configs(version, (BROKER_RESOURCE, *each), validate_only=True) for each in asked]
+
+
+@sequence(*edges(ALTER_CONFIGS))
+def replacing_refused_by_a_broker(version: int) -> list[Action]:
+    """The broker refuses what it cannot take before the controller misses the minimum of in-sync replicas."""
+    return [
+        alter_configs(version, (BROKER_RESOURCE, exact(""), configs), validate_only=True)
+        for configs in ({"default.replication.factor": "2"}, {"log.roll.ms": "0"}, {})
+    ]
+
+
+@sequence(1)
+def shown_as_set(version: int) -> list[Action]:
+    """What is set for brokers is shown as it was written, but for the value in force."""
+    key = "log.cleaner.backoff.ms"
+    return [
+        change_configs(version, (BROKER_RESOURCE, exact(""), [(key, SET, " +16000 ")])),
+        describe_configs(
+            4, (BROKER_RESOURCE, exact(""), [key]), synonyms=True, settle={"results.0.configs.0.value": " +16000 "}
+        ),
+        describe_configs(4, (BROKER_RESOURCE, ME, [key]), synonyms=True, settle={"results.0.configs.0.value": "16000"}),
+        change_configs(version, (BROKER_RESOURCE, exact(""), [(key, DELETE, None)])),
+        describe_configs(4, (BROKER_RESOURCE, ME, [key]), settle={"results.0.configs.0.value": "15000"}),
+    ]
+
+
 @sequence(1)
 def broker_rates(version: int) -> list[Action]:
     """A rate appears while it is set."""

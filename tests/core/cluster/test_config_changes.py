@@ -66,9 +66,9 @@ def alter(
             "Cannot update these configs dynamically: [node.id]",
         ),
         (
-            {"keys": [("ssl.keystore.type", SET, "x")], "kind": BROKER, "name": ""},
+            {"keys": [("ssl.protocol", SET, "x")], "kind": BROKER, "name": ""},
             42,
-            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.keystore.type]",
+            "Cannot update these configs at default cluster level, broker id must be specified: [ssl.protocol]",
         ),
         (
             {"keys": [("listeners", SET, "x")], "kind": BROKER, "name": "1"},

@@ -53,10 +53,33 @@ _MIN_ISR: Final = "min.insync.replicas"
 _THREAD_COUNTS: Final = frozenset(
     (
         "background.threads",
+        "log.cleaner.threads",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    )
+)
+# A broker may be started without clients; while it runs, zero would shut out whoever could take it back.
+_NEVER_ZERO: Final = frozenset(("max.connection.creation.rate", "max.connections"))
+# While a broker runs, each listener has its own (`listener.name.NAME.ssl...`).
+_OF_LISTENERS: Final = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "key.password",
+        "keystore.certificate.chain",
+        "keystore.key",
+        "keystore.location",
+        "keystore.password",
+        "keystore.type",
+        "truststore.certificates",
+        "truststore.location",
+        "truststore.password",
+        "truststore.type",
     )
 )
 
@@ -223,18 +246,21 @@ def _changed_broker(
     present = image.configs.get(ConfigResource(ResourceType.BROKER, name), {})
     wanted = _wanted(present, resource, {**BROKER_CONFIGS, **THROTTLE_RATES}, settings, replace=replace)
     steps = _steps(present, wanted)
-    if settings.eligible_leader_replicas_enable and (_MIN_ISR in steps or (replace and not name)):
-        _validate_min_isr(name, wanted, touched=_MIN_ISR in steps)
-    _validate_unknown(wanted, steps)
     touched = {key.name for key in resource.keys}
-    _validate_dynamic([each for each in wanted if each in touched], cluster_wide=not name)
+    _validate_dynamic([each for each in wanted if each in touched])
     in_force = {**settings.static, **image.configs.get(CLUSTER_DEFAULTS, {}), **present}
     try:
         for each, text in wanted.items():
             _validate_broker_value(each, text, settings, in_force)
+        if not name:
+            _validate_cluster_wide([each for each in wanted if each in touched])
         _validate_together(image, name, wanted, settings, receiver)
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
+    # In Kafka, the broker has judged the request before the controller sees it.
+    if settings.eligible_leader_replicas_enable and (_MIN_ISR in steps or (replace and not name)):
+        _validate_min_isr(name, wanted, touched=_MIN_ISR in steps)
+    _validate_unknown(wanted, steps)
     return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
 
 
@@ -256,12 +282,15 @@ def _wanted(
         if key.operation == Operation.SET:
             assert key.value is not None, f"{key.name} is set to nothing: `_validate_keys` lets no null pass"
             _check_length(key)
-            wanted[key.name] = stored_topic_config(key.name, key.value)
+            is_of_topic = resource.kind == ResourceType.TOPIC
+            wanted[key.name] = stored_topic_config(key.name, key.value) if is_of_topic else key.value
         elif key.operation == Operation.DELETE:
             wanted.pop(key.name, None)
         elif key.operation in {Operation.APPEND, Operation.SUBTRACT}:
             _check_length(key)
             definition = definitions.get(key.name)
+            if definition is None or definition.kind is not ConfigType.LIST:
+                raise RequestError(ErrorCode.INVALID_CONFIG, _no_list(resource.kind, key, definition))
             wanted[key.name] = _edited_list(present.get(key.name), key, definition, settings)
         else:
             raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown operation type {key.operation}")
@@ -276,12 +305,17 @@ def _check_length(key: KeyChange) -> None:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _edited_list(
-    present: str | None, key: KeyChange, definition: ConfigDefinition | None, settings: BrokerConfig
-) -> str:
-    if definition is None or definition.kind is not ConfigType.LIST:
-        name = Operation(key.operation).name
-        raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {name} to key {key.name} because its type is not LIST.")
+def _no_list(kind: int, key: KeyChange, definition: ConfigDefinition | None) -> str:
+    """Return why nothing can be appended or subtracted; for brokers, Kafka has other words than for topics."""
+    operation = Operation(key.operation).name
+    if kind == ResourceType.TOPIC or key.name in THROTTLE_RATES:
+        return f"Can't {operation} to key {key.name} because its type is not LIST."
+    if definition is None:
+        return f"Unknown config name: {key.name}"
+    return f"Config value {operation.lower()} is not allowed for config key: {key.name}"
+
+
+def _edited_list(present: str | None, key: KeyChange, definition: ConfigDefinition, settings: BrokerConfig) -> str:
     if present is None:
         # A topic's list starts from the value that the topic takes from its broker.
         given = [settings.static[name] for name in (key.name, *definition.synonyms) if name in settings.static]
@@ -352,17 +386,29 @@ def _is_known(name: str) -> bool:
     return name in BROKER_CONFIGS or name in THROTTLE_RATES
 
 
-def _validate_dynamic(names: Sequence[str], *, cluster_wide: bool) -> None:
-    modes = {name: BROKER_CONFIGS[name].update_mode for name in names if name in BROKER_CONFIGS}
-    fixed = [name for name, mode in modes.items() if mode is UpdateMode.READ_ONLY]
+def _validate_dynamic(names: Sequence[str]) -> None:
+    fixed = _of_mode(names, UpdateMode.READ_ONLY)
     if fixed:
         raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    individual = [name for name, mode in modes.items() if mode is UpdateMode.PER_BROKER]
-    if cluster_wide and individual:
+    of_listeners = [name for name in names if name in _OF_LISTENERS]
+    if of_listeners:
+        raise _invalid_request(
+            "These security configs can be dynamically updated only per-listener using the listener prefix:"
+            f" [{', '.join(of_listeners)}]"
+        )
+
+
+def _validate_cluster_wide(names: Sequence[str]) -> None:
+    individual = _of_mode(names, UpdateMode.PER_BROKER)
+    if individual:
         raise _invalid_request(
             "Cannot update these configs at default cluster level, broker id must be specified:"
             f" [{', '.join(individual)}]"
         )
+
+
+def _of_mode(names: Sequence[str], mode: UpdateMode) -> list[str]:
+    return [name for name in names if name in BROKER_CONFIGS and BROKER_CONFIGS[name].update_mode is mode]
 
 
 def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_force: Mapping[str, str]) -> None:
@@ -374,13 +420,15 @@ def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_forc
     if name == PROTECTION_CAP:
         assert isinstance(value, int), "a time"
         check_protection_cap(value, settings.replica_lag_time_max_ms)
+    if name in _NEVER_ZERO and not value:
+        raise ConfigError(f"Invalid {name} {value}")
     if name not in _THREAD_COUNTS:
         return
     now = definition.parse(in_force[name]) if name in in_force else definition.default_value()
     assert isinstance(value, int), "a number of threads"
     assert isinstance(now, int), "a number of threads"
     failed = f"Dynamic thread count update validation failed for {name}={value}"
-    if value < now // 2:
+    if value < max(1, now // 2):
         raise ConfigError(f"{failed}, value should be at least half the current value {now}")
     if value > now * 2:
         raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")

@@ -119,7 +119,8 @@ def describe_cluster_defaults(
         entries.append(
             ConfigEntry(
                 entry.name,
-                entry.value,
+                # As it was set: only a broker reads it.
+                None if entry.is_sensitive else cluster[name],
                 ConfigSource.DYNAMIC_DEFAULT_BROKER,
                 entry.read_only,
                 entry.is_sensitive,
