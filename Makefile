@@ -109,7 +109,7 @@ lab-20: $(VENV)/.dev ## every lab scenario in every mode, 20 times, on real brok
 conformance-live: $(VENV)/.dev ## ask Apache Kafka again and show which of its recorded answers changed (needs Java and Maven); ARGS=--write records them anew
 	$(BIN)/python -m tests.conformance.live $(ARGS)
 
-conformance-random: $(VENV)/.dev ## sequences drawn from seeds, played on Apache Kafka and on Syncline side by side, 100 seeds of each kind (needs Java and Maven; 25 minutes); ARGS="--seeds 7 --only groups" for one
+conformance-random: $(VENV)/.dev ## sequences drawn from seeds, played on Apache Kafka and on Syncline side by side, 100 seeds of each kind (needs Java and Maven; 45 minutes); ARGS="--seeds 7 --only groups" for one
 	$(BIN)/python -m tests.conformance.random_sequences $(ARGS)
 
 kafka-live: $(VENV)/.dev ## `syncline reassign` and Kafka's own tool side by side on Apache Kafka (needs Java and Maven; 2 minutes)

@@ -137,7 +137,7 @@ class Normaliser:
             return f"broker {self._rank_text(value)}"
         if name == "cluster_id" and value:
             return "the cluster"
-        if name == "value" and "config_source" in owner and value:
+        if name == "value" and ("config_source" in owner or "source" in owner) and value:
             return self._config_value(owner["name"], value)
         if name == "log_dir":
             return "a directory"

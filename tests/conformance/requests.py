@@ -35,6 +35,7 @@ from tests.conformance.apis import (
 )
 from tests.conformance.steps import Step, Target, TopicId, exact, leader, name
 
+IDS_FROM = 13
 Partitions = Mapping[int, Any]
 
 
@@ -80,14 +81,9 @@ def fetch(version: int, topics: Any, *, max_wait: int = 0, min_bytes: int = 1, *
     """Return a Fetch; partitions map to an offset, or to fields of the partition."""
     rows = []
     for topic, partitions in topic_rows(topics):
-        identity = (
-            {"topic_id": TopicId(topic) if isinstance(topic, str) else topic}
-            if version >= 13
-            else {"topic": name(topic)}
-        )
         rows.append(
             {
-                **identity,
+                **_fetch_identity(version, topic),
                 "partitions": [_fetch_partition(index, wanted) for index, wanted in partition_pairs(partitions)],
             }
         )
@@ -97,14 +93,19 @@ def fetch(version: int, topics: Any, *, max_wait: int = 0, min_bytes: int = 1, *
         if option in more:
             body[option] = more.pop(option)
     for topic, partitions in topic_rows(more.pop("forget", {})):
-        identity = {"topic_id": TopicId(topic)} if version >= 13 else {"topic": name(topic)}
-        body["forgotten_topics_data"].append({**identity, "partitions": list(partitions)})
+        body["forgotten_topics_data"].append({**_fetch_identity(version, topic), "partitions": list(partitions)})
     if replica_id is not None:
         body.update({"replica_state": {"replica_id": replica_id}} if version >= 15 else {"replica_id": replica_id})
     elif version < 15:
         body["replica_id"] = -1
     more.setdefault("to", _leader_of_first(topics) if rows and rows[0]["partitions"] else leader("t"))
     return Step(key=FETCH, version=version, body=body, **more)
+
+
+def _fetch_identity(version: int, topic: Any) -> dict[str, Any]:
+    if version < IDS_FROM:
+        return {"topic": name(topic)}
+    return {"topic_id": TopicId(topic) if isinstance(topic, str) else topic}
 
 
 def _fetch_partition(index: int, wanted: Any) -> dict[str, Any]:

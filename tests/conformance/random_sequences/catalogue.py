@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from tests.conformance.random_sequences import admin, data, groups, members, replication
+from tests.conformance.random_sequences import admin, brokers, data, groups, members, producers, replication, sessions
 from tests.conformance.steps import Action, Sequence, Topic
 
 KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]]] = {
@@ -12,6 +12,9 @@ KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]
     "admin": admin.draw,
     "replication": replication.draw,
     "members": members.draw,
+    "sessions": sessions.draw,
+    "brokers": brokers.draw,
+    "producers": producers.draw,
 }
 
 

@@ -7,7 +7,7 @@ from tests.conformance.divergences import OWN_TEXT, WHOLE_BATCHES, Divergence
 
 FAILED, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID = -1, 25, 27, 82
 NO_PIECE = "Where not even the first batch fits, Kafka has a null list, as for what it did not read."
-RECORDS = "random_[dr]*"
+RECORDS = "random_[dprs]*"
 EXPECTED: tuple[Divergence, ...] = (
     Divergence(RECORDS, "reply.responses.*.partition_responses.*.error_message", OWN_TEXT, kafka=None),
     Divergence(RECORDS, "reply.*.cut_bytes", WHOLE_BATCHES),

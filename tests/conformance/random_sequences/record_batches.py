@@ -46,8 +46,8 @@ class Producing:
         if kind == "bytes":
             return self.dice.choice((b"", b"\0", b"\0" * 61, b"garbage" * 12))
         if kind == "two":
-            return Batches((self._plain(), self._plain()))
-        batch = self._sequenced(topic, partition) if kind == "sequenced" else self._plain()
+            return Batches((self.plain(), self.plain()))
+        batch = self._sequenced(topic, partition) if kind == "sequenced" else self.plain()
         if kind == "broken":
             # What is inside a compressed batch is not looked at.
             return replace(_plainly(batch), **self.dice.choice(BREAKAGES))
@@ -67,7 +67,8 @@ class Producing:
                     return [(topic if isinstance(topic, str) else "t", [(0, records)])]
         return rows
 
-    def _plain(self) -> Batch:
+    def plain(self) -> Batch:
+        """Return a batch of no producer in particular."""
         dice = self.dice
         records = tuple(self._record() for _ in range(dice.randint(1, 3)))
         codec = NONE if self.even else usually(dice, NONE, (GZIP, SNAPPY, LZ4, ZSTD))
@@ -104,7 +105,7 @@ class Producing:
             number = max(0, number - 1)
         elif kind.startswith("renewed"):
             epoch, number = min(32_767, epoch + 1), 0 if kind == "renewed" else number
-        batch = replace(self._plain(), producer_id=producer, producer_epoch=epoch, base_sequence=number)
+        batch = replace(self.plain(), producer_id=producer, producer_epoch=epoch, base_sequence=number)
         sent.append(batch)
         return batch
 

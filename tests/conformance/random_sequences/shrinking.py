@@ -5,18 +5,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tests.conformance.steps import Action, Receive, Sequence, Step, Target
+from tests.conformance.steps import Action, Pause, Receive, Sequence, Step, Target
 
 Fails = Callable[[Sequence], bool]
 
 
 def shrunk(sequence: Sequence, fails: Fails, tries: int) -> Sequence:
-    """Return a shorter sequence that fails, too, after at most `tries` tries."""
+    """Return a shorter sequence that fails, too, after at most `tries` tries.
+
+    What is not recorded at its end stays: it restores what all sequences share.
+    """
     left = [tries]
+    end = _end_of_recorded(sequence.actions)
+    rest = sequence.actions[end:]
+    sequence = replace(sequence, actions=sequence.actions[:end])
 
     def still_fails(candidate: Sequence) -> bool:
         left[0] -= 1
-        return fails(candidate)
+        return fails(replace(candidate, actions=candidate.actions + rest))
 
     for shorter in (_with_fewer_steps, _with_fewer_rows):
         progress = True
@@ -28,7 +34,14 @@ def shrunk(sequence: Sequence, fails: Fails, tries: int) -> Sequence:
                 if still_fails(candidate):
                     sequence, progress = candidate, True
                     break
-    return sequence
+    return replace(sequence, actions=sequence.actions + rest)
+
+
+def _end_of_recorded(actions: tuple[Action, ...]) -> int:
+    end = len(actions)
+    while end and (isinstance(last := actions[end - 1], Pause) or (isinstance(last, Step) and last.quiet)):
+        end -= 1
+    return end
 
 
 def _with_fewer_steps(sequence: Sequence) -> Iterator[Sequence]:

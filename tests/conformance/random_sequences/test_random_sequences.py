@@ -19,6 +19,7 @@ from tests.conformance.values import Scope
 
 SEEDS = range(40)
 SOME_ID = "44444444-4444-4444-4444-444444444444"
+SOME_ANSWERS = {"member_id": "nobody", "topics.0.topic_id": SOME_ID}
 
 
 def _sequence(*actions: Action) -> Sequence:
@@ -39,7 +40,7 @@ def test_every_drawn_request_can_be_sent(kind: str) -> None:
     for seed in SEEDS:
         for action in generated(kind, seed).actions:
             if not isinstance(action, Pause | Departure):
-                scope.saved |= {name: "nobody" if path == "member_id" else 0 for name, path in action.save.items()}
+                scope.saved |= {name: SOME_ANSWERS.get(path, 0) for name, path in action.save.items()}
             if isinstance(action, Step):
                 assert describe_step(action)
                 assert encode_request(action.key, action.version, scope.resolve(action.body)) is not None
@@ -65,6 +66,15 @@ def test_shrinking_keeps_the_steps_and_rows_that_fail() -> None:
 
     assert isinstance(left, Step)
     assert len(left.body["topics"]) == len(left.body["topics"][0]["partitions"]) == 1
+
+
+def test_shrinking_keeps_what_restores_the_brokers() -> None:
+    """Unrecorded steps at the end undo the others for the next sequence."""
+    asked, restoring = list_offsets(9, {"t": {0: -1}}), list_offsets(9, {"t": {0: -2}}, quiet=True)
+
+    short = shrunk(_sequence(asked, asked, restoring, Pause(1)), lambda _: True, tries=50)
+
+    assert short.actions[1:] == (restoring, Pause(1))
 
 
 def test_shrinking_receives_nothing_that_was_not_sent() -> None:
