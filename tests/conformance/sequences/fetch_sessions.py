@@ -298,3 +298,15 @@ def topic_that_comes_back(version: int) -> list[Action]:
         _next(version, 3, in_order=True),
         _next(version, 4, in_order=True),
     ]
+
+
+@sequence(12, 17, t=topic((0,)), u=topic((0,)))
+def order_of_the_first_answer(version: int) -> list[Action]:
+    """A new session serves its partitions in the order of its first answer, in which unknown ones are the last."""
+    return [
+        _full(version, {"u": {9: 0, 0: 0}, "t": {0: 0}}, to=leader("t"), in_order=True),
+        delete_topics(5, "u", quiet=True),
+        metadata(9, ["u"], settle={"topics.0.error_code": 3}, quiet=True),
+        Pause(50),
+        _next(version, 1, in_order=True),
+    ]

@@ -133,10 +133,14 @@ def _add_rows(
         if belongs:
             topic, index = key_of(entry)
             if error:
+                is_unknown = entry in unknown
+                if is_unknown and context.is_full:
+                    # A new session serves its partitions in the order of its first answer.
+                    context.session.move_to_end(entry)
                 fetched = FetchedPartition(
                     partition=index,
                     error_code=error,
-                    aborted_transactions=[] if entry in unknown else None,
+                    aborted_transactions=[] if is_unknown else None,
                     current_leader=_leader_hint(serving, row, endpoints) if version >= _HINT_VERSION else None,
                 )
             else:
