@@ -57,6 +57,17 @@ def refusals(version: int) -> list[Action]:
     ]
 
 
+@sequence(2, t=topic((0,), cleanup_policy=""))
+def without_a_policy(version: int) -> list[Action]:
+    """A topic that is cleaned up in no way loses what it is asked to lose."""
+    return [
+        *_filled(),
+        delete_records(version, {"t": {0: 100}}),
+        delete_records(version, {"t": {0: 1}}),
+        list_offsets(9, {"t": {0: -2}}),
+    ]
+
+
 @sequence(2, t=topic((0,)))
 def duplicates_and_nothing(version: int) -> list[Action]:
     """The last entry counts; no topics, no rows."""

@@ -90,7 +90,8 @@ def _raise_log_start(broker: "Host", key: TopicPartition, offset: int) -> Offset
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not partition.is_leader:
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if "delete" not in partition.config.cleanup_policy:
+    policy = partition.config.cleanup_policy
+    if "compact" in policy and "delete" not in policy:
         raise RequestError(ErrorCode.POLICY_VIOLATION)
     target = partition.high_watermark if offset == HIGH_WATERMARK else Offset(offset)
     if target < 0:
