@@ -30,14 +30,13 @@ class World:
 
 
 STEADY = "steady"
+BY_RACK = {**CONFIGS, "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 # Leadership, epochs and in-sync sets that are not as they were at first need a broker that goes.
 DEPARTED = "departed"
+# Of random sequences alone.
+RACKED = "racked"
 WORLDS = {
     STEADY: World(3, CONFIGS),
-    DEPARTED: World(
-        4,
-        {**CONFIGS, "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"},
-        racks=("a", "b", "c", "a"),
-        leaves=3,
-    ),
+    DEPARTED: World(4, BY_RACK, racks=("a", "b", "c", "a"), leaves=3),
+    RACKED: World(3, BY_RACK, racks=("a", "b", "c")),
 }

@@ -9,11 +9,13 @@ A sequence that fails is shortened, as long as it goes on failing, and shown wit
 import argparse
 import sys
 import time
+from itertools import groupby
 
-from tests.conformance.random_sequences.catalogue import KINDS, generated
+from tests.conformance.random_sequences.catalogue import KINDS, WORLD_OF, generated
 from tests.conformance.random_sequences.report import report
 from tests.conformance.random_sequences.shrinking import shrunk
 from tests.conformance.random_sequences.side_by_side import SideBySide, side_by_side
+from tests.conformance.settings import STEADY
 
 
 def main() -> int:
@@ -22,18 +24,19 @@ def main() -> int:
     parser.add_argument("--seeds", default="0..99", help="first..last, or one")
     parser.add_argument("--only", choices=sorted(KINDS), help="one kind of sequences")
     parser.add_argument("--tries", type=int, default=80, help="how often a failing sequence is tried shorter")
-    parser.add_argument("--kafka", help="host:port,... of a running Apache Kafka of this world, instead of a fresh one")
+    parser.add_argument("--kafka", help="host:port,... of an Apache Kafka that runs, instead of a fresh one")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("..")
     seeds = range(int(first), int(last or first) + 1)
     kinds = [options.only] if options.only else list(KINDS)
     began, failed, steps = time.monotonic(), [], 0
-    with side_by_side(options.kafka) as clusters:
-        for kind in kinds:
-            for seed in seeds:
-                taken = _try(clusters, kind, seed, options.tries)
-                steps += abs(taken)
-                failed += [f"{kind} {seed}"] if taken < 0 else []
+    for world, its_kinds in groupby(kinds, key=lambda kind: WORLD_OF.get(kind, STEADY)):
+        with side_by_side(options.kafka, world) as clusters:
+            for kind in its_kinds:
+                for seed in seeds:
+                    taken = _try(clusters, kind, seed, options.tries)
+                    steps += abs(taken)
+                    failed += [f"{kind} {seed}"] if taken < 0 else []
     seconds = time.monotonic() - began
     _say(f"{len(kinds) * len(seeds)} sequences, {steps} steps, {seconds:.0f} s; failed: {', '.join(failed) or 'none'}")
     return 1 if failed else 0

@@ -48,6 +48,7 @@ from tests.conformance.steps import (
     BrokerNumber,
     Joined,
     Name,
+    Saved,
     Target,
     Topic,
     TopicId,
@@ -79,7 +80,9 @@ class _Admin:
             self._metadata: 2, self._describe_topics: 1.5, self._elect: 0.7, self._reassign: 0.7, self._resources: 0.3,
             self._cluster: 0.3,
         }  # fmt: skip
-        found: list[Action] = []
+        found: list[Action] = [
+            metadata(12, [name], save={f"first id {name}": "topics.0.topic_id"}, quiet=True) for name in "ab"
+        ]
         for _ in range(count):
             found += weighted(self.dice, steps)()
         return found
@@ -137,7 +140,11 @@ class _Admin:
             if version < 6 or dice.random() < 0.6:
                 return self._name()
             ids = ({"name": None, "topic_id": UNKNOWN_ID}, {"name": None, "topic_id": None})
-            return dice.choice((TopicId("a"), TopicId("b"), *ids, {"name": Name("a"), "topic_id": TopicId("a")}))
+            # A topic of the same name may have come since.
+            first = tuple({"name": None, "topic_id": Saved(f"first id {name}")} for name in "ab")
+            return dice.choice(
+                (TopicId("a"), TopicId("b"), *first, *ids, {"name": Name("a"), "topic_id": TopicId("a")})
+            )
 
         return self.barriers.after(delete_topics(version, *some(dice, one, 2), timeout=self._timeout(), to=self._to()))
 

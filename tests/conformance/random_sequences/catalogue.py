@@ -3,7 +3,18 @@
 import random
 from collections.abc import Callable
 
-from tests.conformance.random_sequences import admin, brokers, data, groups, members, producers, replication, sessions
+from tests.conformance.random_sequences import (
+    admin,
+    brokers,
+    data,
+    groups,
+    members,
+    producers,
+    racks,
+    replication,
+    sessions,
+)
+from tests.conformance.settings import RACKED, STEADY
 from tests.conformance.steps import Action, Sequence, Topic
 
 KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]]] = {
@@ -13,12 +24,16 @@ KINDS: dict[str, Callable[[random.Random], tuple[dict[str, Topic], list[Action]]
     "replication": replication.draw,
     "members": members.draw,
     "sessions": sessions.draw,
-    "brokers": brokers.draw,
     "producers": producers.draw,
+    "brokers": brokers.draw,
+    "racks": racks.draw,
 }
+# The others are played in the steady world.
+WORLD_OF = {"racks": RACKED}
 
 
 def generated(kind: str, seed: int) -> Sequence:
     """Return the sequence of a kind and seed."""
     topics, actions = KINDS[kind](random.Random(f"{kind} {seed}"))
-    return Sequence(f"random_{kind}.s{seed}", f"drawn from seed {seed}", topics, tuple(actions))
+    world = WORLD_OF.get(kind, STEADY)
+    return Sequence(f"random_{kind}.s{seed}", f"drawn from seed {seed}", topics, tuple(actions), world)

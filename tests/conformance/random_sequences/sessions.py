@@ -34,7 +34,7 @@ PARKED_MS, HELD_MS = 2_000, 50
 def draw(dice: random.Random) -> tuple[dict[str, Topic], list[Action]]:
     """Return the topics and actions of one sequence."""
     topics = {"t": topic((0,), (0,), (1,)), "u": topic((0,), (0,)), "v": topic((0,))}
-    return topics, _Sessions(dice).actions(dice.randint(8, 20))
+    return topics, Sessions(dice).actions(dice.randint(8, 20))
 
 
 class _Plain(Producing):
@@ -47,8 +47,10 @@ class _Plain(Producing):
         return batch
 
 
-class _Sessions(Data):
+class Sessions(Data):
     """One sequence being drawn."""
+
+    other_version_share = 0.1
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice)
@@ -59,6 +61,7 @@ class _Sessions(Data):
         self.parked = 0
 
     def actions(self, count: int) -> list[Action]:
+        """Return `count` drawn steps, behind a first session."""
         steps = {
             self._session: 10, self._produce: 5, self._delete: 2, self._fetch: 1, self._recreate: 1, self._parked: 1,
         }  # fmt: skip
@@ -70,6 +73,14 @@ class _Sessions(Data):
 
     def _to(self) -> Target:
         return usually(self.dice, broker(0), (broker(1),), 0.03)
+
+    def _here(self) -> Target:
+        """Return the broker of the sessions."""
+        return broker(0)
+
+    def _reader(self) -> dict[str, Any]:
+        """Return what the reader says of itself."""
+        return {}
 
     def _topic(self) -> Any:
         return weighted(self.dice, {"t": 4, "u": 4, "v": 3, exact("nope"): 0.4, exact(""): 0.05})
@@ -125,11 +136,12 @@ class _Sessions(Data):
         self.parked += 1
         number, version, epoch = session = self.sessions[-1]
         session[2] += 1
-        place: dict[str, Any] = {"to": broker(0), "connection": f"parked {self.parked}"}
+        place: dict[str, Any] = {"to": self._here(), "connection": f"parked {self.parked}"}
         rows = self._fetch_rows(version) if self.dice.random() < 0.5 else []
         held = fetch(
             version, rows, session_id=Saved(f"session {number}"), session_epoch=epoch,
-            max_wait=PARKED_MS, min_bytes=usually(self.dice, 1, (1_000_000,), 0.3), hold=True, in_order=True, **place,
+            max_wait=PARKED_MS, min_bytes=usually(self.dice, 1, (1_000_000,), 0.3), hold=True, in_order=True,
+            **place, **self._reader(),
         )  # fmt: skip
         act = weighted(self.dice, {self._produce: 4.0, self._delete: 2.0, self._recreate: 1.0})
         return [held, Pause(HELD_MS), *act(), Pause(HELD_MS), Receive(**place)]
@@ -139,7 +151,7 @@ class _Sessions(Data):
         if not self.sessions or dice.random() < 0.08:
             return self._open_session()
         number, version, epoch = session = usually(dice, self.sessions[-1], self.sessions, 0.2)
-        if dice.random() < 0.1:
+        if dice.random() < self.other_version_share:
             version = version_of(dice, FETCH, SESSIONS_FROM)
         sent = usually(dice, epoch, (epoch + 1, max(1, epoch - 1), 0, 0, -1, -2), 0.12)
         if sent == epoch:

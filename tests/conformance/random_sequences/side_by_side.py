@@ -15,7 +15,7 @@ from tests.conformance.live import START_S, wait_for_listener
 from tests.conformance.player import Cluster, Running
 from tests.conformance.random_sequences.expected import unexpected
 from tests.conformance.record import parse_bootstrap, ready_cluster
-from tests.conformance.settings import STEADY, WORLDS
+from tests.conformance.settings import WORLDS
 from tests.conformance.steps import Sequence
 
 Rows = list[dict[str, Any]]
@@ -68,7 +68,7 @@ class SideBySide:
 def _play(bootstrap: list[tuple[str, int]], sequence: Sequence, run: str) -> Rows:
     cluster = Cluster(bootstrap, run=run)
     try:
-        cluster.find_brokers(WORLDS[STEADY].brokers)
+        cluster.find_brokers(WORLDS[sequence.world].brokers)
         cluster.make_topics([sequence])
         rows: Rows = json.loads(json.dumps(Running(cluster, sequence).finish()))
         cluster.remove_topics(sequence)
@@ -78,15 +78,15 @@ def _play(bootstrap: list[tuple[str, int]], sequence: Sequence, run: str) -> Row
 
 
 @contextmanager
-def side_by_side(kafka: str | None) -> Iterator[SideBySide]:
-    """Yield both clusters, ready; `kafka` names a running one, else one is started."""
-    world = WORLDS[STEADY]
+def side_by_side(kafka: str | None, name: str) -> Iterator[SideBySide]:
+    """Yield both clusters of the world of this name, ready; `kafka` names a running one, else one is started."""
+    world = WORLDS[name]
     with ExitStack() as stack:
         if kafka is None:
             bootstrap = stack.enter_context(apache_kafka.running(world)).bootstrap
         else:
             bootstrap = parse_bootstrap(kafka)
-        local = start_cluster(world.brokers, world.configs, restart=False)
+        local = start_cluster(world.brokers, world.configs, restart=False, racks=",".join(world.racks))
         stack.callback(local.stop)
         deadline = time.monotonic() + START_S
         for host, port in bootstrap:
@@ -95,5 +95,5 @@ def side_by_side(kafka: str | None) -> Iterator[SideBySide]:
         # A cluster that is used again must not know the names of this run.
         run = f"r{time.time_ns() // 1_000_000 % 10_000_000}x"
         for each in (bootstrap, own):
-            ready_cluster(each, [], run=run).close()
+            ready_cluster(each, [], run=run, world=name).close()
         yield SideBySide(bootstrap, own, local, run)
