@@ -189,14 +189,13 @@ def prepare(
     body = _check_body(buffer, position, header, is_busy=is_busy)
     if rules.compacted:
         _check_openable(header, is_busy=is_busy)
+        _check_keys(buffer, position, header, rules)
     if rules.append_time:
         if header.is_append_time:
             raise _append_time_refused(header)
         header = stamp_append_time(buffer, position, header, now_ms)
     else:
         header = _with_create_time(buffer, position, header, body, rules, now_ms, is_busy=is_busy)
-    if rules.compacted:
-        _check_keys(buffer, position, header, rules)
     if header.batch_length + OVERHEAD_BYTES > rules.segment_bytes_max:
         raise InvalidBatch(
             ErrorCode.RECORD_LIST_TOO_LARGE,

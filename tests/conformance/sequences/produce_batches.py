@@ -284,6 +284,24 @@ def append_time_of_all_records(version: int) -> list[Action]:
     ]
 
 
+@sequence(
+    8,
+    t=topic((0,), cleanup_policy="compact"),
+    u=topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime"),
+)
+def without_a_key_and_wrongly_dated(version: int) -> list[Action]:
+    """A record without a key is refused for that, whatever its time."""
+    bit = 0x08
+    return [
+        *_each(
+            version,
+            batch("a", key=None, base_timestamp=Now(2 * HOUR_MS)),
+            batch("a", "b", key=None, attributes=bit, base_timestamp=-1),
+        ),
+        produce(version, {"u": {0: batch("a", key=None, attributes=bit)}}),
+    ]
+
+
 @sequence(7, 11, t=topic((0,), message_timestamp_type="LogAppendTime"))
 def append_time_of_several_records(version: int) -> list[Action]:
     """Where brokers set the time, the bit is refused for each record."""
