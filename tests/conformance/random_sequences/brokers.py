@@ -149,7 +149,9 @@ class _Brokers:
             rows = [(key, SET, value) for key, value in self._settings(resource, 1)]
             place = dice.randrange(len(rows))
             key, _, value = rows[place]
-            operation = weighted(dice, {SET: 5, DELETE: 2, APPEND: 0.5, SUBTRACT: 0.5})
+            # What is appended to a rate is refused in other words.
+            lists = {} if key in RATES else {APPEND: 0.5, SUBTRACT: 0.5}
+            operation = weighted(dice, {SET: 5, DELETE: 2, **lists})
             if key == "log.cleanup.policy" and dice.random() < 0.6:
                 operation = dice.choice((APPEND, SUBTRACT))
             rows[place] = (key, operation, usually(dice, value, (None,), 0.5) if operation == DELETE else value)

@@ -38,9 +38,12 @@ def _is_unseen_group(each: Difference) -> bool:
 
 
 def _is_same_value(each: Difference) -> bool:
-    """Return whether both name the same refused value, one of them without its blanks or empty items."""
+    """Return whether both name the same refused or inherited value, one of them as it was written."""
     texts = [each.kafka, each.syncline]
-    return each.path.endswith("error_message") and len({re.sub(r"[ ,]", "", str(text)) for text in texts}) == 1
+    is_shown = each.path.endswith("error_message") or re.fullmatch(
+        r"reply\.topics\.\d+\.configs\.\d+\.value", each.path
+    )
+    return bool(is_shown) and len({re.sub(r"[ ,+]", "", str(text)) for text in texts}) == 1
 
 
 def _is_sync_of_one_who_left(each: Difference) -> bool:
