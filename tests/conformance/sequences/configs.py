@@ -280,6 +280,18 @@ def replacing_refused_by_a_broker(version: int) -> list[Action]:
 
 
 @sequence(1)
+def unknown_names_have_no_documentation(version: int) -> list[Action]:
+    """What nobody knows, nobody explains."""
+    key = "no.such.thing"
+    return [
+        change_configs(version, (BROKER_RESOURCE, ME, [(key, SET, "1")])),
+        describe_configs(4, (BROKER_RESOURCE, ME, [key]), documentation=True, settle={"results.0.configs.0.name": key}),
+        change_configs(version, (BROKER_RESOURCE, ME, [(key, DELETE, None)])),
+        describe_configs(4, (BROKER_RESOURCE, ME, [key]), settle={"results.0.configs": []}),
+    ]
+
+
+@sequence(1)
 def shown_as_set(version: int) -> list[Action]:
     """What is set for brokers is shown as it was written, but for the value in force."""
     key = "log.cleaner.backoff.ms"

@@ -43,7 +43,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One configuration in an answer; `kind` is 0 for an unknown name."""
+    """One configuration in an answer; for an unknown name, `kind` is 0 and `documentation` None."""
 
     name: str
     value: str | None
@@ -51,7 +51,7 @@ class ConfigEntry(NamedTuple):
     read_only: bool
     is_sensitive: bool
     kind: int
-    documentation: str
+    documentation: str | None
     synonyms: tuple[Synonym, ...]
 
 
@@ -233,7 +233,7 @@ def _unknown_entry(name: str, layers: BrokerLayers) -> ConfigEntry:
         read_only=True,
         is_sensitive=True,
         kind=_UNKNOWN_TYPE,
-        documentation="",
+        documentation=None,
         synonyms=synonyms,
     )
 
