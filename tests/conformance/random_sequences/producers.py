@@ -168,7 +168,11 @@ class _Producers(Data):
     def _plain(self, codec: int) -> Batch:
         dice = self.dice
         count = usually(dice, dice.randint(1, 3), (8, 9, 40), 0.1)
-        keyless = dice.random() < 0.15
+        # Kafka compresses anew for some topics, and fails at negative times.
+        odd_share = 0 if "compression.type" in self.configs else 0.8 if self.is_timed_topic() else 0.25
+        time = usually(dice, T0, TIMES, odd_share)
+        # Of a record without a key and another with a wrong time, Syncline names the first.
+        keyless = dice.random() < 0.15 and time == T0 and not self.is_timed_topic()
 
         def record() -> Record:
             return Record(
@@ -178,9 +182,6 @@ class _Producers(Data):
             )
 
         records = tuple(record() for _ in range(count))
-        # Kafka compresses anew for some topics, and fails at negative times.
-        odd_share = 0.8 if self.is_timed_topic() else 0 if "compression.type" in self.configs else 0.25
-        time = usually(dice, T0, TIMES, odd_share)
         changes: dict[str, Any] = {"attributes": codec | 0x08} if dice.random() < 0.04 else {}
         return Batch(records=records, codec=codec, base_timestamp=time, **changes)
 
