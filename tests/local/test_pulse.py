@@ -118,3 +118,23 @@ def test_disk_is_not_blamed_for_a_stop(stopped_ms: int, slow_ms: int | None) -> 
     assert asked == [(6_800, 10_000)]
     assert held_ms == 3_200 - stopped_ms
     assert [each.evidence["longest_ms"] for each in events] == ([] if slow_ms is None else [slow_ms])
+
+
+def test_disk_is_not_blamed_for_a_stop_while_a_read_is_under_way() -> None:
+    """Guards: the first look after a stop of 3 s reported a slow read, and a leader that was paused had a slow disk."""
+    clock, events, stops = _StandingClock(), list[Event](), [0]
+    key = TopicPartition("t", 0)
+    watch = DiskWatch(1, clock, Episodes(1, clock, events.append), lambda _since_ms, _until_ms: stops[0])
+    number = watch.read_began(key, 2, clock.now_ms)
+    began_ms = clock.now_ms
+
+    clock.now_ms += 3_100
+    stops[0] = 3_000
+    watch.look(clock.now_ms)
+    assert watch.read_of(key, 2) == began_ms + 3_000
+    assert events == []
+
+    clock.now_ms += 950
+    watch.look(clock.now_ms)
+    watch.read_ended(number)
+    assert [(each.phase, each.evidence["longest_ms"]) for each in events] == [("begin", 1_050), ("end", 1_050)]

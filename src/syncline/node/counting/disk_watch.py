@@ -101,13 +101,16 @@ class DiskWatch:
             self._held_by = (op, key)
 
     def read_of(self, key: TopicPartition, replica: int) -> int | None:
-        """Return since when a follower's read of a partition is running; None if none is."""
+        """Return since when a follower's read of a partition is running, later by stops since; None if none is."""
         since = [
             read.since_ms
             for read in self._reads.values()
             if read.op == "read" and read.key == key and read.replica == replica
         ]
-        return min(since, default=None)
+        if not since:
+            return None
+        now_ms = self._clock.mono_ms()
+        return now_ms - self._ran_ms(now_ms - min(since))
 
     def take_held(self) -> tuple[int, dict[str, Json]]:
         """Return how long writes blocked the loop since the last call, and the longest one."""
@@ -134,7 +137,10 @@ class DiskWatch:
             if took_ms < STUCK_MS:
                 # All further reads began later.
                 break
-            if number in self._reported or len(self._reported) < ROWS_MAX:
+            if number not in self._reported and len(self._reported) >= ROWS_MAX:
+                continue
+            took_ms = self._ran_ms(took_ms)
+            if took_ms >= STUCK_MS:
                 self._reported.add(number)
                 self._episodes.hold(
                     ("read", number),
@@ -149,7 +155,7 @@ class DiskWatch:
                 )
 
     def _ran_ms(self, took_ms: int) -> int:
-        """Return for how much of an operation that has just ended this process ran, or waited for the disk."""
+        """Return for how much of an operation, up to now, this process ran or waited for the disk."""
         if took_ms < SLOW_MS:
             return took_ms
         now_ms = self._clock.mono_ms()
