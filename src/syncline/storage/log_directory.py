@@ -438,8 +438,8 @@ class LogDirectory:
         starts = {key: log.log_start for key, log in inside if log.log_end > 0}
         self._log_starts.write(starts, self.damaged, later=later)
 
-    def save_append_times(self) -> Iterator[None]:
-        """Save, log by log, the append times of the last few seconds."""
+    def save_append_times(self) -> Iterator[TopicPartition]:
+        """Save, log by log, the append times of the last few seconds; yield whose they were."""
         for key in self.written.take_unsaved():
             log = self.logs.get(key)
             if log is not None and not log.is_offline:
@@ -448,7 +448,7 @@ class LogDirectory:
                 except StorageError:
                     # What the disk refuses waits for the next time; after any other error they are lost.
                     self.written.has_times(key)
-            yield
+            yield key
 
     def close(self, broker_epoch: int) -> None:
         """Stop cleanly: close the logs, write the checkpoints, then the mark; no mark if a log failed."""
