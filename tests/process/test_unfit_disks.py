@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from syncline.model.broker_config import BrokerConfig
 from tests.cluster import LocalCluster
 from tests.process import unfit_disks
-from tests.process.unfit_disks import TOPIC, VICTIM
+from tests.process.unfit_disks import LED_ELSEWHERE_S, TOPIC, VICTIM
 
 pytestmark = pytest.mark.process
 
 # Other tests use the machine at the same time. `python -m tests.process.unfit_disks` has the limits without them; what
-# this test guards against, a broker that keeps its leaderships, has no end.
-SLOWNESS = 4.0
+# this test guards against, a broker that keeps its leaderships, has no end. A broker whose session had to end first
+# would be late here, too.
+SLOWNESS = 2.5
+assert LED_ELSEWHERE_S * SLOWNESS < BrokerConfig().broker_session_timeout_ms / 1_000
 
 
 def ask(cluster: LocalCluster, *arguments: str) -> Any:
