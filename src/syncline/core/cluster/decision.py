@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from syncline.model.broker_config import BrokerConfig
+from syncline.model.config_types import BLANKS
 from syncline.model.metadata import CLUSTER_DEFAULTS, Change, MetadataImage
 from syncline.model.reasons import Reason
 
@@ -63,6 +64,6 @@ def topic_rules(image: MetadataImage, topic: str, settings: BrokerConfig) -> Top
     min_isr = own.get("min.insync.replicas") or cluster.get("min.insync.replicas")
     unclean = own.get("unclean.leader.election.enable") or cluster.get("unclean.leader.election.enable")
     return TopicRules(
-        settings.min_insync_replicas if min_isr is None else int(min_isr),
-        settings.unclean_leader_election_enable if unclean is None else unclean.strip().lower() == "true",
+        settings.min_insync_replicas if min_isr is None else int(min_isr.strip(BLANKS)),
+        settings.unclean_leader_election_enable if unclean is None else unclean.strip(BLANKS).lower() == "true",
     )
