@@ -132,12 +132,16 @@ class ConfigDefinition(Immutable):
 
     def parse(self, text: str) -> Value:
         """Return the value of `text`; raises `ConfigError`."""
-        value = self._parse_type(text.strip(BLANKS))
+        value = self.read(text)
         problem = None if self.check is None else self.check(value)
         if problem is not None:
             shown = _in_message(problem.value)
             raise ConfigError(f"Invalid value {shown} for configuration {self.name}: {problem.text}")
         return value
+
+    def read(self, text: str) -> Value:
+        """Return the value of a text that was accepted once, when other values may have been allowed."""
+        return self._parse_type(text.strip(BLANKS))
 
     def default_value(self) -> Value:
         """Return the parsed default."""

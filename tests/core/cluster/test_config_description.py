@@ -106,3 +106,10 @@ def test_cluster_defaults_are_only_what_is_set() -> None:
 
     assert (entry.name, entry.value, entry.source) == ("min.insync.replicas", "2", 3)
     assert [synonym.source for synonym in entry.synonyms] == [ConfigSource.DYNAMIC_DEFAULT_BROKER]
+
+
+def test_value_that_an_older_syncline_took_is_shown() -> None:
+    """It is refused now, and whoever takes it back must see it."""
+    layers = BrokerLayers({"ssl.client.auth": "anything"})
+
+    assert one(describe_broker(layers, ["ssl.client.auth"])).value == "anything"

@@ -24,14 +24,19 @@ async def configure(world: World, name: str, value: str) -> int:
 
 @pytest.mark.brokers(1, max_connections_per_ip_overrides="world:2")
 async def test_broker_whose_own_start_contradicts_a_change_keeps_what_it_has_and_serves(world: World) -> None:
-    """It was started anew without the overrides for which the value was accepted, and the value can be taken back."""
+    """It was started anew without the overrides for which the value was accepted, and the value can be taken back.
+
+    Until then, it has what else is set.
+    """
     assert await configure(world, PER_ADDRESS, "0") == 0
+    assert await configure(world, "message.max.bytes", "500000") == 0
     assert world.broker().configs.broker.max_connections_per_ip == 0
     world.kill(1)
     del world.cluster.settings.config["max.connections.per.ip.overrides"]
     await world.start(1)
 
     assert world.broker().configs.broker.max_connections_per_ip > 0
+    assert world.broker().configs.broker.message_max_bytes == 500_000
     assert any("this broker cannot use" in each and PER_ADDRESS in each for each in world.errors.logged)
     assert await configure(world, PER_ADDRESS, "9") == 0
     assert world.broker().configs.broker.max_connections_per_ip == 9

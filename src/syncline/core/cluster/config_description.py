@@ -76,7 +76,7 @@ class BrokerLayers:
         for _, layer in self.in_order():
             text = layer.get(definition.name)
             if text is not None:
-                return definition.parse(text)
+                return definition.read(text)
         return definition.default_value()
 
 

@@ -11,7 +11,7 @@ from syncline.core.fetching.read_replicas import RACK_AWARE_SELECTOR
 from syncline.core.replication.lag_policy import lag_policy
 from syncline.core.replication.leader import PartitionSettings
 from syncline.core.replication.slow_leader.rules import SlowReadRules
-from syncline.model.broker_config import BrokerConfig
+from syncline.model.broker_config import BROKER_CONFIGS, BrokerConfig
 from syncline.model.config_types import ConfigError
 from syncline.model.ids import BrokerId
 from syncline.model.kept_configs import THROTTLE_RATES
@@ -46,6 +46,7 @@ class LiveConfigs:
         "_of_topic",
         "_resolved",
         "_settings",
+        "_used",
         "broker",
         "slow_read_rules",
         "static",
@@ -63,8 +64,9 @@ class LiveConfigs:
         # None while KIP-501 is off.
         self.slow_read_rules = slow_read_rules(broker)
         self._settings: dict[tuple[str, int, int, int, bool, SlowReadRules | None], PartitionSettings] = {}
-        # What `broker` was resolved from, besides `static`.
+        # What the metadata has for all brokers and for this one, and what `broker` was resolved from, besides `static`.
         self._layers: list[dict[str, str]] | None = None
+        self._used: list[dict[str, str]] = [{}, {}]
         # The last texts resolved: a list in them may be long, and several parts of a broker read them after a change.
         self._resolved: tuple[Mapping[str, str], BrokerConfig, TopicConfig] | None = None
         # The last topic resolved, and what it was resolved from: requests name partitions of one topic in succession.
@@ -73,8 +75,8 @@ class LiveConfigs:
     def resolve_again(self) -> bool:
         """Resolve this broker's configuration from the current image; return whether anything of it may differ.
 
-        Values that contradict those of this broker's start leave it with the configuration that it has, and are logged
-        as an error. The controller, which compares with its own start only, may accept them.
+        Values that this broker cannot use are logged as an error, and it keeps what it has instead of each. The
+        controller, which compares with its own start only, may accept them, and an older Syncline may have done so.
         """
         image = self._cluster.image
         # Rates of throttles are set for brokers, too. They change often, and have no effect but on throttles.
@@ -85,14 +87,31 @@ class LiveConfigs:
         if layers == self._layers:
             return False
         self._layers = layers
+        before = self.broker
         try:
             self.broker = BrokerConfig.resolve(self.static, *layers)
-        except ConfigError as error:
+            self._used = layers
+        except ConfigError:
             # A broker that ended here would end at each start, and nobody could take the value back.
-            log.error("configurations were set that this broker cannot use, and it keeps what it has: %s", error)
-            return False
+            self._use_singly(layers)
         self.slow_read_rules = slow_read_rules(self.broker)
-        return True
+        return self.broker is not before
+
+    def _use_singly(self, layers: list[dict[str, str]]) -> None:
+        """Change one value after the other: one that cannot be used must not hide the others, as after a start."""
+        for at, wanted in enumerate(layers):
+            for name in {**self._used[at], **wanted}:
+                if name not in BROKER_CONFIGS or self._used[at].get(name) == wanted.get(name):
+                    continue
+                changed = {key: text for key, text in self._used[at].items() if key != name}
+                if name in wanted:
+                    changed[name] = wanted[name]
+                tried = [*self._used[:at], changed, *self._used[at + 1 :]]
+                try:
+                    self.broker = BrokerConfig.resolve(self.static, *tried)
+                    self._used = tried
+                except ConfigError as error:
+                    log.error("%s is set to what this broker cannot use, and it keeps what it has: %s", name, error)
 
     def topic(self, name: str) -> TopicConfig:
         """Return the configuration of a topic."""
