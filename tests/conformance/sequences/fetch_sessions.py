@@ -266,7 +266,7 @@ def errors_of_several_topics(version: int) -> list[Action]:
     ]
 
 
-@sequence(12, 13, 17, t=topic((0,), (0,)), u=topic((0,), (1,), (1,)))
+@sequence(12, 13, 17, t=topic((0,), (0,)), u=topic((0,), (1,), (1,), (0,)))
 def topic_that_comes_back(version: int) -> list[Action]:
     """A session knows the names of its topics, also where it never found the partition: 3 while one is gone.
 
@@ -274,10 +274,10 @@ def topic_that_comes_back(version: int) -> list[Action]:
     """
     missing = "33333333-3333-3333-3333-333333333333"
     unknown = [(exact(missing if version >= 13 else "nope"), {0: 0})]
-    rows = [(0, [BrokerNumber(0)]), (1, [BrokerNumber(0)]), (2, [BrokerNumber(1)])]
+    rows = [(index, [BrokerNumber(rank)]) for index, rank in enumerate((0, 0, 1, 1))]
     return [
         _write(0),
-        _full(version, {"u": {0: 0, 1: 0, 2: 0, 9: 0}, "t": {0: 0}}, to=leader("t"), in_order=True),
+        _full(version, {"u": {0: 0, 1: 0, 2: 0, 3: 0, 9: 0}, "t": {0: 0}}, to=leader("t"), in_order=True),
         delete_topics(5, "u", quiet=True),
         *(metadata(9, ["u"], to=broker(rank), settle={"topics.0.error_code": 3}, quiet=True) for rank in (0, 1)),
         Pause(50),
@@ -289,7 +289,7 @@ def topic_that_comes_back(version: int) -> list[Action]:
                 9,
                 ["u"],
                 to=broker(rank),
-                settle={f"topics.0.partitions.{each}.error_code": 0 for each in range(3)},
+                settle={f"topics.0.partitions.{each}.error_code": 0 for each in range(4)},
                 quiet=True,
             )
             for rank in (0, 1)

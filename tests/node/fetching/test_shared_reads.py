@@ -192,6 +192,29 @@ async def test_partitions_are_known_by_topic_id_until_they_are_gone(world: World
     assert await _fetch_by_id(client, world.partition().topic_id.bytes, (0,)) == [(0, ErrorCode.NONE, b"")]
 
 
+async def test_a_session_does_not_keep_deleted_partitions_in_memory(world: World) -> None:
+    """It keeps their names: a partition takes far more memory than a session is counted for."""
+    await world.topic()
+    client, topic_id = await world.client(), world.partition().topic_id.bytes
+    log = id(world.partition().log)
+    request = fetch_request({}, session=(0, 0))._replace(topics=[(topic_id, [at(0)])])
+    opened = parse_fetch_response(
+        await client.body(client.send(ApiKey.FETCH, 13, encode_fetch_request(request, 13))), 13
+    )
+    assert log in _logs()
+    await world.delete_topic()
+    await world.later(5)
+    request = fetch_request({}, session=(opened.session_id, 1))
+    answer = parse_fetch_response(
+        await client.body(client.send(ApiKey.FETCH, 13, encode_fetch_request(request, 13))), 13
+    )
+    gc.collect()
+
+    ((_, (row,)),) = answer.topics
+    assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert log not in _logs()
+
+
 def _logs() -> set[int]:
     """Return the identities of all logs in memory; compiled objects have no weak references."""
     return {id(each) for each in gc.get_objects() if isinstance(each, PartitionLog)}

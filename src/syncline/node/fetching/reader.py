@@ -187,6 +187,9 @@ class PartitionReader:
         resolved = self._resolve(entry)
         if resolved is not None:
             return resolved
+        if isinstance(partition, Partition):
+            # It is here no longer, and the session does not keep it. Another topic may have its name.
+            entry.target = partition.key
         image = serving.cluster.image
         topic, index = key_of(entry)
         if isinstance(topic, bytes):
@@ -203,8 +206,7 @@ class PartitionReader:
 
     def _error_of_gone(self, entry: SessionPartition) -> ErrorCode:
         """Return the error of a topic id that no topic has: if the session knows its name, another may have that."""
-        target = entry.target
-        key = target.key if isinstance(target, Partition) else target
+        key = entry.target
         if not isinstance(key, TopicPartition):
             return ErrorCode.UNKNOWN_TOPIC_ID
         if self._serving.cluster.image.partition(key.topic, key.partition) is None:
