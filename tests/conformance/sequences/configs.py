@@ -249,6 +249,9 @@ def values_that_no_broker_takes(version: int) -> list[Action]:
         [("log.cleaner.threads", SET, "0")],
         [("remote.log.reader.threads", SET, "4")],
         [("remote.log.reader.threads", SET, "20")],
+        [("remote.log.manager.copier.thread.pool.size", SET, "4")],
+        [("remote.log.manager.expiration.thread.pool.size", SET, "4")],
+        [("remote.log.manager.follower.thread.pool.size", SET, "1")],
         [("sasl.kerberos.ticket.renew.jitter", SET, "abc")],
         [("sasl.kerberos.ticket.renew.jitter", SET, "0.5")],
         [("ssl.keystore.type", SET, "x"), ("log.roll.ms", SET, "abc")],
@@ -276,6 +279,30 @@ def replacing_refused_by_a_broker(version: int) -> list[Action]:
     return [
         alter_configs(version, (BROKER_RESOURCE, exact(""), configs), validate_only=True)
         for configs in ({"default.replication.factor": "2"}, {"log.roll.ms": "0"}, {})
+    ]
+
+
+@sequence(1)
+def threads_are_set_and_reset_in_steps(version: int) -> list[Action]:
+    """What counts is the number in force before and after, whoever has set it."""
+    key = "background.threads"
+    everywhere, here = (BROKER_RESOURCE, exact("")), (BROKER_RESOURCE, ME)
+
+    def shown(value: str) -> Action:
+        return describe_configs(4, (*here, [key]), settle={"results.0.configs.0.value": value})
+
+    return [
+        change_configs(version, (*here, [(key, SET, "5")])),
+        shown("5"),
+        change_configs(version, (*here, [(key, SET, "4")])),
+        shown("4"),
+        change_configs(version, (*here, [(key, DELETE, None)])),
+        change_configs(version, (*everywhere, [(key, SET, "21")]), validate_only=True),
+        change_configs(version, (*here, [(key, SET, "5")])),
+        shown("5"),
+        change_configs(version, (*here, [(key, DELETE, None)])),
+        shown("10"),
+        change_configs(version, (*everywhere, [(key, SET, "21")]), validate_only=True),
     ]
 
 

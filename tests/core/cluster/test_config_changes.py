@@ -135,6 +135,23 @@ def test_thread_count_is_compared_with_the_one_in_force(where: str) -> None:
     )
 
 
+def test_thread_count_is_reset_in_steps_and_hidden_by_a_brokers_own() -> None:
+    """A broker compares what it has before and after, whoever has set it; what it does not use may be any number."""
+    name = "num.network.threads"
+    lowered = alter(start(), (name, SET, "1"), kind=BROKER, name="1")[2]
+
+    assert alter(lowered, (name, DELETE, None), kind=BROKER, name="1")[:2] == (
+        42,
+        (
+            "Dynamic thread count update validation failed for num.network.threads=3, value should not be greater than"
+            " double the current value 1"
+        ),
+    )
+    assert alter(lowered, (name, SET, "9"), kind=BROKER, name="")[0] == 0
+    raised = alter(lowered, (name, SET, "2"), kind=BROKER, name="1")[2]
+    assert alter(raised, (name, DELETE, None), kind=BROKER, name="1")[0] == 0
+
+
 @pytest.mark.parametrize("where", ["", "1"])
 def test_values_that_contradict_each_other_are_refused_together(where: str) -> None:
     """No broker could use them, and each would end, at every start anew: nothing could take the value back."""

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from syncline.core.cluster.config_description import BrokerLayers
 from syncline.core.cluster.decision import Decision, Why
 from syncline.core.cluster.standing import after_min_isr_change
 from syncline.core.cluster.topic_names import what_is_wrong
 from syncline.model.broker_config import BROKER_CONFIGS, PROTECTION_CAP, BrokerConfig, check_protection_cap
-from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, show
+from syncline.model.config_types import ConfigDefinition, ConfigError, ConfigType, UpdateMode, Value, show
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.model.ids import BrokerId, named_broker
 from syncline.model.immutable import Immutable
 from syncline.model.kept_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, THROTTLE_RATES
 from syncline.model.metadata import (
-    CLUSTER_DEFAULTS,
     Change,
     ConfigResource,
     ConfigsChanged,
@@ -248,10 +248,9 @@ def _changed_broker(
     steps = _steps(present, wanted)
     touched = {key.name for key in resource.keys}
     _validate_dynamic([each for each in wanted if each in touched])
-    in_force = {**settings.static, **image.configs.get(CLUSTER_DEFAULTS, {}), **present}
     try:
         for each, text in wanted.items():
-            _validate_broker_value(each, text, settings, in_force)
+            _validate_broker_value(each, text, settings)
         if not name:
             _validate_cluster_wide([each for each in wanted if each in touched])
         _validate_together(image, name, wanted, settings, receiver)
@@ -411,8 +410,8 @@ def _of_mode(names: Sequence[str], mode: UpdateMode) -> list[str]:
     return [name for name in names if name in BROKER_CONFIGS and BROKER_CONFIGS[name].update_mode is mode]
 
 
-def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_force: Mapping[str, str]) -> None:
-    """Refuse a value that the broker cannot take; `in_force` are its configurations before the change."""
+def _validate_broker_value(name: str, text: str, settings: BrokerConfig) -> None:
+    """Refuse a value that the broker cannot take."""
     definition = BROKER_CONFIGS.get(name) or THROTTLE_RATES.get(name)
     if definition is None:
         return
@@ -422,16 +421,6 @@ def _validate_broker_value(name: str, text: str, settings: BrokerConfig, in_forc
         check_protection_cap(value, settings.replica_lag_time_max_ms)
     if name in _NEVER_ZERO and not value:
         raise ConfigError(f"Invalid {name} {value}")
-    if name not in _THREAD_COUNTS:
-        return
-    now = definition.parse(in_force[name]) if name in in_force else definition.default_value()
-    assert isinstance(value, int), "a number of threads"
-    assert isinstance(now, int), "a number of threads"
-    failed = f"Dynamic thread count update validation failed for {name}={value}"
-    if value < max(1, now // 2):
-        raise ConfigError(f"{failed}, value should be at least half the current value {now}")
-    if value > now * 2:
-        raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
 
 
 def _validate_together(
@@ -443,8 +432,26 @@ def _validate_together(
     """
     if name not in {"", str(receiver)}:
         return
-    layers = image.cluster_configs(), image.broker_configs(receiver)
-    BrokerConfig.resolve(settings.static, *((layers[0], wanted) if name else (wanted, layers[1])))
+    cluster, own = image.cluster_configs(), image.broker_configs(receiver)
+    layers = (cluster, wanted) if name else (wanted, own)
+    BrokerConfig.resolve(settings.static, *layers)
+    before, after = BrokerLayers(own, cluster, settings.static), BrokerLayers(layers[1], layers[0], settings.static)
+    for each in sorted(_THREAD_COUNTS):
+        definition = BROKER_CONFIGS[each]
+        _validate_thread_count(each, before.value_of(definition), after.value_of(definition))
+
+
+def _validate_thread_count(name: str, now: Value, wanted: Value) -> None:
+    """Raise `ConfigError` if a number of threads changes by too much, be it set or reset."""
+    assert isinstance(now, int), "a number of threads"
+    assert isinstance(wanted, int), "a number of threads"
+    failed = f"Dynamic thread count update validation failed for {name}={wanted}"
+    if wanted == now:
+        return
+    if wanted < max(1, now // 2):
+        raise ConfigError(f"{failed}, value should be at least half the current value {now}")
+    if wanted > now * 2:
+        raise ConfigError(f"{failed}, value should not be greater than double the current value {now}")
 
 
 def _invalid_request(message: str) -> RequestError:
