@@ -128,7 +128,11 @@ def start_cluster(
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment)
     cluster = LocalCluster(where, process, owns)
     ready = where / "ready.json"
-    is_ready = eventually(lambda: ready.exists() or process.poll() is not None, bool, within_s=START_TIMEOUT_S)
+    try:
+        is_ready = eventually(lambda: ready.exists() or process.poll() is not None, bool, within_s=START_TIMEOUT_S)
+    except BaseException:
+        cluster.stop()
+        raise
     if not is_ready or not ready.exists():
         message = (where / "up.log").read_text(errors="replace")
         cluster.stop()

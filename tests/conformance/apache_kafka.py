@@ -6,12 +6,13 @@ directory that has them already. Everything it starts dies with it.
 
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tests.conformance.settings import World
@@ -20,6 +21,7 @@ HERE = pathlib.Path(__file__).parent
 KEPT = HERE.parent.parent / "build" / "apache-kafka"
 LIB_VARIABLE = "KAFKA_LIB"
 STOP_S = 60.0
+PORTS = range(20_000, 32_000)
 CLUSTER_ID = "c3luY2xpbmUtY29uZm9ybQ"
 LOG_CONFIG = "Configuration:\n  status: error\n  Loggers:\n    Root:\n      level: WARN\n"
 PROPERTIES = """\
@@ -124,8 +126,11 @@ def _start(classpath: str, log_config: pathlib.Path, file: pathlib.Path) -> "sub
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that nobody else takes before Kafka does: the kernel gives none of them to a connection."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            if port not in found:
+                found.append(port)
+    return found

@@ -7,6 +7,7 @@ A sequence that fails is shortened, as long as it goes on failing, and shown wit
 """
 
 import argparse
+import signal
 import sys
 import time
 from itertools import groupby
@@ -26,6 +27,8 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=80, help="how often a failing sequence is tried shorter")
     parser.add_argument("--kafka", help="host:port,... of an Apache Kafka that runs, instead of a fresh one")
     options = parser.parse_args()
+    # Both clusters are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     first, _, last = options.seeds.partition("..")
     seeds = range(int(first), int(last or first) + 1)
     kinds = [options.only] if options.only else list(KINDS)

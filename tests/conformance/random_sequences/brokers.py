@@ -1,7 +1,8 @@
 """Sequences about configurations of brokers: of one, of all, and what topics inherit from them.
 
 Every sequence ends with the brokers as it found them, since all share them. Left alone are listeners, limits of
-connections that would shut out the clients, and names that only Kafka knows. Not drawn, since Syncline means to answer
+connections that would shut out the clients, threads of the network, with some of which Kafka closes connections, and
+names that only Kafka knows. Not drawn, since Syncline means to answer
 otherwise: throttle rates at another broker than theirs, and values of configurations without effect that contradict
 others (docs/divergences.md, Administration).
 """
@@ -45,10 +46,12 @@ INHERITED = {
     "compression.lz4.level": "compression.lz4.level", "compression.zstd.level": "compression.zstd.level",
     "unclean.leader.election.enable": "unclean.leader.election.enable", "min.insync.replicas": "min.insync.replicas",
 }  # fmt: skip
-THREADS = (
-    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers", "log.cleaner.threads",
-)  # fmt: skip
+# With their defaults.
+THREADS = {
+    "background.threads": 10, "num.io.threads": 8, "num.recovery.threads.per.data.dir": 2, "num.replica.fetchers": 1,
+    "log.cleaner.threads": 1,
+}  # fmt: skip
+REFUSED_COUNTS = ("0", "-1", "x", "100")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate",
          "replica.alter.log.dirs.io.max.bytes.per.second")  # fmt: skip
 NUMBERS = (
@@ -84,6 +87,12 @@ def draw(dice: random.Random) -> tuple[dict[str, Topic], list[Action]]:
     return {"t": topic((0,)), "u": topic((0,), segment_bytes="3000000")}, _Brokers(dice).actions(dice.randint(4, 10))
 
 
+def _resettable(default: int) -> tuple[str, ...]:
+    """Return some counts of threads from which a broker can go back to the default in one step."""
+    counts = (1, 2, 3, 4, 5, 8, 11, 16, 20)
+    return tuple(str(each) for each in counts if each // 2 <= default <= 2 * each)
+
+
 class _Brokers:
     """One sequence being drawn."""
 
@@ -100,14 +109,13 @@ class _Brokers:
 
     def _restored(self) -> list[Action]:
         everything = [(name, DELETE, None) for name in EVERY_NAME if name != "min.insync.replicas"]
-        return self.barriers.after(
-            change_configs(
-                1,
-                (BROKER_RESOURCE, ALL, [*everything, ("min.insync.replicas", SET, "1")]),
-                (BROKER_RESOURCE, ME, everything),
-                quiet=True,
-            )
-        )
+        everywhere = (BROKER_RESOURCE, ALL, [*everything, ("min.insync.replicas", SET, "1")])
+        # One after the other: a broker judges both as if there were only one.
+        return [
+            action
+            for each in (everywhere, (BROKER_RESOURCE, ME, everything))
+            for action in self.barriers.after(change_configs(1, each, quiet=True))
+        ]
 
     def _resource(self) -> Any:
         odd = (OTHER, exact("abc"), exact("99"), exact("-1"), exact(" "))
@@ -117,9 +125,10 @@ class _Brokers:
         dice = self.dice
         kind = weighted(dice, {"number": 6, "threads": 1.5, "rate": 1, "list": 2, "boolean": 0.7, "word": 1,
                                "fixed": 0.7, "limit": 0.5, "odd": 0.5, "hosts": 0.3})  # fmt: skip
+        thread_name = dice.choice(tuple(THREADS))
         names, values = {
             "number": (NUMBERS, NUMBER_VALUES),
-            "threads": (THREADS, ("1", "2", "3", "4", "5", "8", "11", "16", "20", "0", "-1", "x", "100")),
+            "threads": ((thread_name,), (*_resettable(THREADS[thread_name]), *REFUSED_COUNTS)),
             "rate": (RATES, ("1000000000", "0", "-1", "abc", "9223372036854775808", "1000000000.5")),
             "list": (("log.cleanup.policy",), POLICIES),
             "boolean": (BOOLEANS, BOOLEAN_VALUES),

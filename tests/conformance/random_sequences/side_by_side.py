@@ -52,9 +52,13 @@ class SideBySide:
         """Play a sequence on both at once, and compare."""
         self._played += 1
         run = f"{self.run}{self._played}"
-        with ThreadPoolExecutor(2) as pool:
+        pool = ThreadPoolExecutor(2)
+        try:
             both = [pool.submit(_play, bootstrap, sequence, run) for bootstrap in (self.kafka, self.syncline)]
             kafka, syncline = (each.result() for each in both)
+        finally:
+            # A play that goes on ends with its cluster, which is stopped after a failure.
+            pool.shutdown(wait=False)
         left = unexpected(differences(sequence.name, kafka, syncline))
         return Outcome(sequence, kafka, syncline, left, self._new_tracebacks())
 
