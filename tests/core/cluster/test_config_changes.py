@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from syncline.core.cluster.config_changes import KEYS_MAX, KeyChange, ResourceChange, alter_configs
-from syncline.model.metadata import CLUSTER_DEFAULTS, ConfigsChanged, MetadataImage
+from syncline.model.metadata import (
+    CLUSTER_DEFAULTS,
+    ConfigResource,
+    ConfigsChanged,
+    MetadataImage,
+    ResourceType,
+)
 from tests.core.controller_world import ELR, image, partition
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -150,6 +156,22 @@ def test_thread_count_is_reset_in_steps_and_hidden_by_a_brokers_own() -> None:
     assert alter(lowered, (name, SET, "9"), kind=BROKER, name="")[0] == 0
     raised = alter(lowered, (name, SET, "2"), kind=BROKER, name="1")[2]
     assert alter(raised, (name, DELETE, None), kind=BROKER, name="1")[0] == 0
+
+
+def test_values_that_an_older_syncline_took_are_taken_back_one_by_one() -> None:
+    """They are in two places, and each stands in the way of any other change."""
+    stored = [
+        ConfigsChanged(CLUSTER_DEFAULTS, {"log.retention.ms": "0"}),
+        ConfigsChanged(ConfigResource(ResourceType.BROKER, "1"), {"ssl.client.auth": "x", "log.roll.ms": "0"}),
+    ]
+    left = start().apply(stored, 202)
+    change = ("log.segment.bytes", SET, "2000000")
+    assert alter(left, change, kind=BROKER, name="")[0] == 42
+    for name, where in (("ssl.client.auth", "1"), ("log.retention.ms", ""), ("log.roll.ms", "1")):
+        code, _, left = alter(left, (name, DELETE, None), kind=BROKER, name=where)
+        assert code == 0
+
+    assert alter(left, change, kind=BROKER, name="")[0] == 0
 
 
 @pytest.mark.parametrize("where", ["", "1"])

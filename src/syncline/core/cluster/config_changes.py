@@ -250,10 +250,13 @@ def _changed_broker(
     _validate_dynamic([each for each in wanted if each in touched])
     try:
         for each, text in wanted.items():
-            _validate_broker_value(each, text, settings)
+            if each in touched:
+                _validate_broker_value(each, text, settings)
         if not name:
             _validate_cluster_wide([each for each in wanted if each in touched])
-        _validate_together(image, name, wanted, settings, receiver)
+        if any(text is not None for text in steps.values()) or _is_usable(image, settings, receiver):
+            _validate_together(image, name, wanted, settings, receiver)
+        # Else an older Syncline took some values that are refused now: each can be taken back without the others.
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
     # In Kafka, the broker has judged the request before the controller sees it.
@@ -439,6 +442,14 @@ def _validate_together(
     for each in sorted(_THREAD_COUNTS):
         definition = BROKER_CONFIGS[each]
         _validate_thread_count(each, before.value_of(definition), after.value_of(definition))
+
+
+def _is_usable(image: MetadataImage, settings: BrokerConfig, receiver: BrokerId) -> bool:
+    try:
+        BrokerConfig.resolve(settings.static, image.cluster_configs(), image.broker_configs(receiver))
+    except ConfigError:
+        return False
+    return True
 
 
 def _validate_thread_count(name: str, now: Value, wanted: Value) -> None:
