@@ -43,7 +43,7 @@ def _is_same_value(each: Difference) -> bool:
     is_shown = each.path.endswith("error_message") or re.fullmatch(
         r"reply\.topics\.\d+\.configs\.\d+\.value", each.path
     )
-    return bool(is_shown) and len({re.sub(r"[ ,+]|^0+(?=\d)", "", str(text)) for text in texts}) == 1
+    return bool(is_shown) and len({re.sub(r"[ ,+]|^0+(?=\d)", "", str(text).lower()) for text in texts}) == 1
 
 
 def _is_sync_of_one_who_left(each: Difference) -> bool:
