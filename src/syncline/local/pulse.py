@@ -2,7 +2,7 @@
 
 A write that takes three seconds may have waited for the disk, or its process was stopped in the middle of it; the clock
 shows the same. A second thread tells them apart: the disk keeps one thread waiting, a stop keeps all. This thread beats
-four times per second, and one beat that is late by more than a busy machine makes it shows a stop.
+twice per second, and one beat that is late by more than a busy machine makes it shows a stop.
 
 Units: ms of the monotonic clock.
 """
@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final
 
 # Each beat wakes an idle broker. A stop seems longer by at most as much: it is taken to begin with the beat before it.
-BEAT_MS: Final = 250
+BEAT_MS: Final = 500
 # What a beat may be late although the process ran: it waited for a processor, or for the interpreter.
 LATE_MS: Final = 500
 # Stops that are remembered: who asks does so when the operation ends that a stop made long.
