@@ -16,7 +16,7 @@ from typing import Final
 BEAT_MS: Final = 500
 # What a beat may be late although the process ran: it waited for a processor, or for the interpreter.
 LATE_MS: Final = 500
-# Stops that are remembered: who asks does so when the operation ends that a stop made long.
+# Stops that are remembered. Callers ask as soon as the operation ends that a stop made long.
 _STOPS_MAX: Final = 16
 
 

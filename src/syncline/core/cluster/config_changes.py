@@ -64,7 +64,7 @@ _THREAD_COUNTS: Final = frozenset(
         "remote.log.reader.threads",
     )
 )
-# A broker may be started without clients; while it runs, zero would shut out whoever could take it back.
+# A broker may be started without clients; while it runs, zero would shut out the client that could reset it.
 _NEVER_ZERO: Final = frozenset(("max.connection.creation.rate", "max.connections"))
 # While a broker runs, each listener has its own (`listener.name.NAME.ssl...`).
 _OF_LISTENERS: Final = frozenset(
