@@ -64,7 +64,7 @@ def produced_topics() -> st.SearchStrategy[list]:
         base_offset=int64s,
         log_append_time_ms=st.just(-1) | timestamps,
         log_start_offset=int64s,
-        record_errors=st.lists(st.tuples(int32s, st.none() | texts), max_size=2),
+        record_errors=st.just(()) | st.lists(st.tuples(int32s, st.none() | texts), min_size=1, max_size=2),
         error_message=st.none() | texts,
         current_leader=leaders,
     )

@@ -21,8 +21,8 @@ from syncline.model.ids import TopicPartition
 from syncline.wire.api import ApiKey, response_header_version
 from syncline.wire.codec import decode_request, encode_response, response_type
 from syncline.wire.entities import build
+from syncline.wire.frames import frame_response
 from syncline.wire.request_header import parse_request_header
-from syncline.wire.response_header import encode_response_header
 from tests.cli.terminal import call, refusal
 
 VERSIONS = {
@@ -368,8 +368,8 @@ class _Handler(socketserver.BaseRequestHandler):
             with server.lock:
                 fields = server.kafka.answer(server.broker, header.key, header.version, body)
             answer = encode_response(build(response_type(header.key, header.version), fields))
-            head = encode_response_header(header.correlation_id, response_header_version(header.key, header.version))
-            self.request.sendall(struct.pack(">i", len(head) + len(answer)) + head + answer)
+            header_version = response_header_version(header.key, header.version)
+            self.request.sendall(b"".join(frame_response(header.correlation_id, header_version, [answer])))
 
     def _receive(self, size: int) -> bytes | None:
         data = b""

@@ -64,7 +64,8 @@ def test_response_reads_back_what_was_written(version: int, topics: list, nodes:
     """A broker that produces to another understands the answer."""
     encoded = encode_produce_response(version, topics, 7, nodes)
 
-    assert parse_produce_response(encoded, version) == ProduceResponse(topics, 7, nodes)
+    read = [(name, [row._replace(record_errors=list(row.record_errors)) for row in rows]) for name, rows in topics]
+    assert parse_produce_response(encoded, version) == ProduceResponse(read, 7, nodes)
 
 
 @given(
@@ -82,10 +83,46 @@ def test_request_reads_back_what_was_written(version: int, transactional_id: str
     ]
 
 
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128])
+def test_request_of_one_partition_reads_back_whatever_the_length_of_its_name(size: int) -> None:
+    """A short name has one byte for its length, a longer one two; the parser has a way of its own for the first."""
+    name = "t" * size
+    buffer = produce_request(9, None, 1, 5, [(name, [(3, b"records")])])
+    request = parse_produce(memoryview(buffer), 9)
+    ((found, ((partition, start, end),)),) = request.topics
+
+    assert (request[:3], found, partition, buffer[start:end]) == ((None, 1, 5), name, 3, b"records")
+
+
+@pytest.mark.parametrize("at", [-1, -2, -3])
+def test_request_of_one_partition_may_have_tagged_fields_anywhere(at: int) -> None:
+    """Its last three bytes say that partition, topic and request have none."""
+    plain = produce_request(9, None, 1, 5, [("topic", [(3, b"records")])])
+    tagged = plain[:at] + b"\x01\x05\x02xy" + bytes(-1 - at)
+
+    assert parse_produce(memoryview(tagged), 9) == parse_produce(memoryview(plain), 9)
+
+
+@pytest.mark.parametrize(
+    "body", ["00 0001 00000005 02 02 61 01 00 00", "00 0001 00000005 02 02 61 02 00000003 00 00 00 00"]
+)
+def test_request_without_a_partition_or_records_is_no_malformed_one(body: str) -> None:
+    """What is refused of it is said in the answer."""
+    ((name, partitions),) = parse_produce(memoryview(bytes.fromhex(body)), 9).topics
+
+    assert (name, [(index, end) for index, _, end in partitions]) in [("a", []), ("a", [(3, None)])]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_parse_refuses_a_request_that_is_cut_anywhere(version: int) -> None:
+@pytest.mark.parametrize("transactional_id", ["id", None])
+@pytest.mark.parametrize(
+    "topics", [[("topic", [(0, b"records"), (1, b"")]), ("other", [(2, b"x")])], [("topic", [(0, b"records")])]]
+)
+def test_parse_refuses_a_request_that_is_cut_anywhere(
+    version: int, transactional_id: str | None, topics: list[tuple[str, list[tuple[int, bytes]]]]
+) -> None:
     """Every proper prefix is malformed, and nothing but DecodeError says so."""
-    whole = produce_request(version, "id", -1, 5, [("topic", [(0, b"records"), (1, b"")]), ("other", [(2, b"x")])])
+    whole = produce_request(version, transactional_id, -1, 5, topics)
     for size in range(len(whole)):
         with pytest.raises(DecodeError):
             parse_produce(memoryview(whole)[:size], version)

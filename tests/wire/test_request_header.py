@@ -9,7 +9,7 @@ from syncline.wire.api import INTERNAL_VERSIONS, ApiKey, request_header_version
 from syncline.wire.errors import DecodeError
 from syncline.wire.frames import frame_request, frame_response
 from syncline.wire.request_header import encode_request_header, parse_request_header
-from syncline.wire.response_header import correlation_id_of, encode_response_header, response_body_position
+from syncline.wire.response_header import correlation_id_of, response_body_position
 from tests.strategies import int32s, texts
 
 keys_and_versions = st.sampled_from(sorted(INTERNAL_VERSIONS)).flatmap(
@@ -91,7 +91,8 @@ def test_newer_api_versions_is_read_so_that_it_can_be_answered() -> None:
 @given(int32s, st.sampled_from([0, 1]), st.binary(max_size=9))
 def test_response_header_reads_back_what_was_written(correlation_id: int, version: int, body: bytes) -> None:
     """The answer's id, and where its body begins."""
-    frame = encode_response_header(correlation_id, version) + body
+    (whole,) = frame_response(correlation_id, version, [body])
+    frame = memoryview(whole)[4:]
 
     assert correlation_id_of(frame) == correlation_id
     assert frame[response_body_position(frame, version) :] == body

@@ -151,6 +151,10 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+# A member of an enumeration costs as much as a call each time that it is looked up, and this one is on every path.
+NO_ERROR: Final = ErrorCode.NONE
+
+
 class RequestError(Exception):
     """A request, or a part of it, is refused with `code`; `message` tells the caller what to change."""
 

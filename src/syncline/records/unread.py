@@ -8,7 +8,7 @@ leader says the epoch of all, and a sum over the batches that it has written the
 from typing import Final, NamedTuple
 
 # Sums stay below 2**63, as they travel and are kept as i64.
-_SUM_MASK: Final = (1 << 63) - 1
+MARK_MASK: Final = (1 << 63) - 1
 
 
 class Unread(NamedTuple):
@@ -20,9 +20,9 @@ class Unread(NamedTuple):
 
 def mark_of(crc: int, next_offset: int) -> int:
     """Return what one batch adds to the sum: its checksum, weighted by its place, so that the order counts."""
-    return (crc + 1) * (2 * next_offset + 1) & _SUM_MASK
+    return (crc + 1) * (2 * next_offset + 1) & MARK_MASK
 
 
 def sum_of(total: int) -> int:
     """Return the sum of marks as it is compared."""
-    return total & _SUM_MASK
+    return total & MARK_MASK

@@ -27,6 +27,8 @@ from typing import Final, NamedTuple
 from syncline.model.errors import ErrorCode, RequestError
 from syncline.records.batch import (
     APPEND_TIME_BIT,
+    COMPRESSION_BITS,
+    CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_MIN,
     MAGIC,
@@ -56,6 +58,9 @@ OPENED_RECORDS_MAX: Final = 500_000
 # Reading so many takes a millisecond or two, and decompressing may take any time.
 OPENED_AT_ONCE_MAX: Final = 500
 RECORD_ERRORS_MAX: Final = 1_000
+# A member of an enumeration costs as much as a call each time that it is looked up.
+_CODEC_MAX: Final = int(Codec.ZSTD)
+_OK: Final = Verdict.OK
 
 RecordErrors = Sequence[tuple[int, str | None]]
 
@@ -110,6 +115,15 @@ class TopicRules(NamedTuple):
 
 def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
     """Return the header of the one batch in `buffer[start:end]`. Raises InvalidBatch."""
+    if end - start >= HEADER_BYTES and produce_version >= ZSTD_SINCE:
+        header = BatchHeader.parse(buffer, start)
+        if header.magic == MAGIC and header.batch_length == end - start - OVERHEAD_BYTES:
+            return header
+    return _admit_unusual(buffer, start, end, produce_version)
+
+
+def _admit_unusual(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
+    """Do the same with anything else than one whole batch that may have any codec."""
     size = _claimed_size(buffer, start, end)
     if size is None:
         raise InvalidBatch(
@@ -220,7 +234,15 @@ def _too_large(header: BatchHeader, rules: TopicRules) -> InvalidBatch:
 
 
 def _check_fields(header: BatchHeader) -> None:
-    count = header.record_count
+    """Refuse a header whose fields contradict each other, or say what clients may not write."""
+    count, attributes = header.record_count, header.attributes
+    if (
+        0 < count == header.last_offset_delta + 1
+        and not attributes & CONTROL_BIT
+        and attributes & COMPRESSION_BITS <= _CODEC_MAX
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+    ):
+        return
     if header.last_offset_delta < 0:
         raise _refused(
             ErrorCode.INVALID_RECORD,
@@ -270,6 +292,8 @@ def _timestamps_refused(record_errors: RecordErrors) -> InvalidBatch:
 def _check_body(buffer: Buffer, position: int, header: BatchHeader, *, is_busy: bool) -> BodyCheck:
     """Return what is known of the records; refuse them if they contradict the header."""
     body = check_body(buffer, position, header)
+    if body.verdict is _OK:
+        return body
     if body.verdict is Verdict.NEEDS_WALK:
         _check_openable(header, is_busy=is_busy)
         body = check_body(buffer, position, header, lengths_max=None)
@@ -293,12 +317,13 @@ def _with_create_time(
     # Without limits, the field itself is one: deltas may exceed it.
     oldest_ms = max(now_ms - rules.timestamp_before_max_ms, -TIMESTAMP_MAX - 1)
     newest_ms = min(now_ms + rules.timestamp_after_max_ms, TIMESTAMP_MAX)
-    if header.is_append_time:
+    if header.attributes & APPEND_TIME_BIT:
         _check_time_of_all(header, oldest_ms=oldest_ms, newest_ms=newest_ms)
         # On this topic the bit means nothing, and readers would take it seriously.
         attributes = header.attributes & ~APPEND_TIME_BIT
         return rewrite(buffer, position, header, attributes=attributes, max_timestamp=max(max_ms, NO_TIMESTAMP))
-    plausible = max(base_ms, NO_TIMESTAMP) <= max_ms <= newest_ms and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
+    plausible = NO_TIMESTAMP <= max_ms >= base_ms and max_ms <= newest_ms
+    plausible = plausible and (base_ms >= oldest_ms or base_ms == NO_TIMESTAMP)
     if plausible and body.delta_max_ms is not None:
         plausible = base_ms - body.delta_max_ms >= oldest_ms and base_ms + body.delta_max_ms <= newest_ms
     elif plausible and not header.compression:

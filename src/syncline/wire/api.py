@@ -148,10 +148,14 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
 LISTS_BYTES_MAX: Final = 4 << 20
 _MAY_BE_LARGE: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FORWARD})
 
+# A member of an enumeration costs as much as a call each time that it is looked up, and each request comes here.
+_API_VERSIONS: Final = ApiKey.API_VERSIONS
+
 _LISTENERS: Final = {"client": CLIENT_VERSIONS, "internal": INTERNAL_VERSIONS}
 
 _NEVER: Final = 1 << 15
-_FLEXIBLE_SINCE: Final[dict[int, int]] = {
+# From which version on a message is flexible.
+FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 6,
@@ -205,7 +209,7 @@ _FLEXIBLE_SINCE: Final[dict[int, int]] = {
     ApiKey.GROUP_ROWS: 0,
 }
 
-assert _FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"
+assert FLEXIBLE_SINCE.keys() == set(ApiKey), "every message has a first flexible version, or none"
 
 
 def is_served(key: int, version: int, listener: str) -> bool:
@@ -222,7 +226,7 @@ def is_too_large(key: int, size_bytes: int) -> bool:
 
 def request_header_version(key: int, version: int) -> int:
     """Return 2 (with tagged fields) or 1."""
-    return 2 if version >= _FLEXIBLE_SINCE[key] else 1
+    return 2 if version >= FLEXIBLE_SINCE[key] else 1
 
 
 def response_header_version(key: int, version: int) -> int:
@@ -230,4 +234,4 @@ def response_header_version(key: int, version: int) -> int:
 
     For ApiVersions it is 0 in every version: a client reads that answer before it knows the broker's versions.
     """
-    return 1 if version >= _FLEXIBLE_SINCE[key] and key != ApiKey.API_VERSIONS else 0
+    return 1 if version >= FLEXIBLE_SINCE[key] and key != _API_VERSIONS else 0

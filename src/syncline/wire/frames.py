@@ -24,14 +24,14 @@ Sizes are bytes.
 """
 
 import mmap
+import struct
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from syncline.records.buffers import Buffer, Part
 from syncline.wire.errors import FrameError
 from syncline.wire.primitives import INT32
 from syncline.wire.request_header import encode_request_header
-from syncline.wire.response_header import encode_response_header
 
 SIZE_BYTES: Final = 4
 READ_BYTES: Final = 65_536
@@ -45,6 +45,9 @@ SMALL_READS_MAX: Final = 32
 ALLOCATED_BYTES_MAX: Final = 8 << 20
 # Below this a copy is cheaper than one more buffer to write.
 JOIN_BYTES_MAX: Final = 16_384
+
+_SIZE_AND_HEADER: Final = struct.Struct(">ii")
+_SIZE_AND_TAGGED_HEADER: Final = struct.Struct(">iiB")
 
 # Gets the first bytes of a large frame (without its size) and the frame's size; returns False if the header is not
 # complete yet, and raises `DecodeError` if the frame is refused.
@@ -337,20 +340,25 @@ def frame_request(
     key: int, version: int, correlation_id: int, client_id: str | None, parts: Sequence[Buffer]
 ) -> list[Buffer]:
     """Return a whole request as buffers to be written in order."""
-    return cast("list[Buffer]", _frame(encode_request_header(key, version, correlation_id, client_id), parts))
-
-
-def frame_response(correlation_id: int, header_version: int, parts: Sequence[Part]) -> list[Part]:
-    """Return a whole answer as parts to be written in order."""
-    return _frame(encode_response_header(correlation_id, header_version), parts)
-
-
-def _frame(header: bytes, parts: Sequence[Part]) -> list[Part]:
+    header = encode_request_header(key, version, correlation_id, client_id)
     size = len(header)
     for part in parts:
         size += len(part)
     head = INT32.pack(size) + header
+    return [b"".join([head, *parts])] if size < JOIN_BYTES_MAX else [head, *parts]
+
+
+def frame_response(correlation_id: int, header_version: int, parts: Sequence[Part]) -> list[Part]:
+    """Return a whole answer as parts to be written in order."""
+    # The header is the correlation id and, in its newer version, the number of tagged fields.
+    size = INT32.size + header_version
+    for part in parts:
+        size += len(part)
+    if header_version:
+        head = _SIZE_AND_TAGGED_HEADER.pack(size, correlation_id, 0)
+    else:
+        head = _SIZE_AND_HEADER.pack(size, correlation_id)
     if size < JOIN_BYTES_MAX:
         # What lies in a file is larger.
-        return [b"".join(cast("list[Buffer]", [head, *parts]))]
+        return [b"".join([head, *parts])]  # type: ignore[list-item]
     return [head, *parts]

@@ -63,6 +63,19 @@ _RESULT_V5: Final = struct.Struct(">ihqqq")
 _RESULT_FLEXIBLE: Final = struct.Struct(">ihqqqBBB")
 
 
+# The lengths of compact arrays and strings are written one larger; a longer one has more than one byte.
+_ONE: Final = 2
+_LONG: Final = 0x80
+# A null transactional id, acks, time-out, the number of topics, and the length of the first one's name.
+_SINGLE_HEAD: Final = struct.Struct(">BhiBB")
+# Behind the records of the last partition: those of the partition, the topic and the request.
+_NO_TAGS: Final = b"\0\0\0"
+_ONE_TOPIC: Final = bytes([_ONE])
+# The number of partitions, a result as above, and the end of the answer: no tags of the topic, throttle time, no tags.
+_SINGLE_RESULT: Final = struct.Struct(">BihqqqBBBBiB")
+# No errors of records, no message, and no hint at another leader.
+_UNEXPLAINED: Final = ((), None, None)
+
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__
 
@@ -108,7 +121,7 @@ def parse_produce(buffer: Buffer, version: int, position: int = 0) -> ProduceReq
     """
     try:
         if version >= FLEXIBLE_SINCE:
-            return _parse_flexible(buffer, position)
+            return _parse_single(buffer, position) or _parse_flexible(buffer, position)
         return _parse_legacy(buffer, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise _malformed(error, buffer, version) from None
@@ -129,6 +142,24 @@ def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
     if isinstance(error, UnicodeDecodeError):
         return DecodeError(f"a name in a produce request is not UTF-8: {error}")
     return DecodeError(f"a produce request (version {version}) of {len(buffer)} bytes ends too early")
+
+
+def _parse_single(buffer: Buffer, position: int) -> ProduceRequest | None:
+    """Return a request of one partition without transaction and tagged fields, None if it has another form."""
+    transactional_id, acks, timeout_ms, topic_count, name_size = _SINGLE_HEAD.unpack_from(buffer, position)
+    if transactional_id or topic_count != _ONE or not 0 < name_size < _LONG:
+        return None
+    name_start = position + _SINGLE_HEAD.size
+    name_end = name_start + name_size - 1
+    if buffer[name_end] != _ONE:
+        return None
+    (partition,) = _INT32.unpack_from(buffer, name_end + 1)
+    records_size, start = read_unsigned(buffer, name_end + 5)
+    end = start + records_size - 1
+    if end < start or buffer[end : end + 3] != _NO_TAGS:
+        return None
+    name = str(buffer[name_start:name_end], "utf-8")
+    return _make(ProduceRequest, (None, acks, timeout_ms, [(name, [(partition, start, end)])]))
 
 
 def _parse_flexible(buffer: Buffer, position: int) -> ProduceRequest:
@@ -262,10 +293,12 @@ def encode_produce_response(
     topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> bytearray:
+) -> Buffer:
     """Return the body of an answer, with the fields that `version` has."""
     if version >= FLEXIBLE_SINCE:
-        return _encode_flexible(version, topics, throttle_ms, node_endpoints)
+        return _encode_single(topics, throttle_ms, node_endpoints) or _encode_flexible(
+            version, topics, throttle_ms, node_endpoints
+        )
     out = bytearray(_INT32.pack(len(topics)))
     for name, partitions in topics:
         out += string(name)
@@ -282,6 +315,22 @@ def encode_produce_response(
                 out += nullable_string(row.error_message)
     out += _INT32.pack(throttle_ms)
     return out
+
+
+def _encode_single(
+    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    throttle_ms: int,
+    node_endpoints: Sequence[NodeEndpoint],
+) -> bytes | None:
+    """Return an answer with one row that explains no error, None if it has another form."""
+    if len(topics) != 1 or node_endpoints:
+        return None
+    ((name, rows),) = topics
+    if len(rows) != 1 or rows[0][5:] != _UNEXPLAINED:
+        return None
+    raw_name = name.encode()
+    result = _SINGLE_RESULT.pack(_ONE, *rows[0][:5], 1, 0, 0, 0, throttle_ms, 0)
+    return b"".join((_ONE_TOPIC, varint(len(raw_name) + 1), raw_name, result))
 
 
 def _encode_flexible(

@@ -9,7 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from syncline.records.buffers import Buffer
-from syncline.wire.api import ApiKey, request_header_version
+from syncline.wire.api import FLEXIBLE_SINCE, ApiKey, request_header_version
 from syncline.wire.errors import DecodeError, IncompleteHeaderError
 from syncline.wire.primitives import nullable_string, skip_tags
 
@@ -54,8 +54,9 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             client_id = ""
         elif size != -1:
             raise DecodeError(f"a client id has {size} bytes")
-        if request_header_version(number, version) == 2:
-            position = skip_tags(frame, position)
+        if version >= FLEXIBLE_SINCE[number]:
+            # Hardly any header has tagged fields.
+            position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except (struct.error, IndexError):
         raise IncompleteHeaderError(f"a frame of {len(frame)} bytes ends inside the request header") from None
     except UnicodeDecodeError as error:

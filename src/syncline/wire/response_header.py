@@ -33,8 +33,3 @@ def response_body_position(frame: Buffer, header_version: int) -> int:
         return skip_tags(frame, 4)
     except IndexError:
         raise DecodeError(f"a response of {len(frame)} bytes ends inside its header") from None
-
-
-def encode_response_header(correlation_id: int, header_version: int) -> bytes:
-    """Return the header in front of an answer's body."""
-    return INT32.pack(correlation_id) + (b"\x00" if header_version else b"")

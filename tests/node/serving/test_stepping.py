@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from syncline.node.broker import Broker
+from syncline.node.counting.counters import request_kind
 from syncline.node.serving.connection import Connection
 from syncline.node.serving.request import Request, Steps
 from syncline.node.serving.stepping import FREED_PER_TURN, SLICE_MS, STEPS_PER_SLICE
@@ -39,7 +40,7 @@ async def test_short_request_is_served_between_the_slices_of_a_long_one(world: W
     def handler(_broker: Broker, request: Request) -> Steps:
         for _ in range(LONG):
             yield
-        short_ones.append(counts.get(ApiKey.API_VERSIONS << 8, 0))
+        short_ones.append(counts.get(request_kind(ApiKey.API_VERSIONS, 0, "client"), 0))
         request.reply_parts((b"",))
 
     serve(world, handler)
@@ -322,7 +323,7 @@ async def test_steps_end_with_their_connection(world: World) -> None:
     serve(world, handler)
     client = await world.client()
     client.send(KEY, VERSION)
-    await world.until(lambda: world.broker().dispatcher.counts.get(KEY << 8))
+    await world.until(lambda: world.broker().dispatcher.counts.get(request_kind(KEY, 0, "client")))
     world.call(1, world.connections()[0].close, "test")
     await client.lost()
 
@@ -398,7 +399,7 @@ async def test_stop_drops_unfinished_requests(world: World) -> None:
     serve(world, handler)
     client = await world.client()
     client.send(KEY, VERSION)
-    await world.until(lambda: world.broker().dispatcher.counts.get(KEY << 8))
+    await world.until(lambda: world.broker().dispatcher.counts.get(request_kind(KEY, 0, "client")))
     world.call(1, world.broker().dispatcher.close_all)
 
     with pytest.raises(ConnectionError):

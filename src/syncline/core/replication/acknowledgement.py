@@ -11,7 +11,7 @@ Source: Kafka's DelayedProduce; KIP-966 (strict minimum ISR).
 
 from typing import Final
 
-from syncline.model.errors import ErrorCode
+from syncline.model.errors import NO_ERROR, ErrorCode
 from syncline.model.ids import Offset
 
 ACKS_ALL: Final = -1
@@ -23,7 +23,7 @@ def may_append(acks: int, committed_isr_size: int, effective_min_isr: int) -> Er
         return ErrorCode.INVALID_REQUIRED_ACKS
     if acks == ACKS_ALL and committed_isr_size < effective_min_isr:
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    return ErrorCode.NONE
+    return NO_ERROR
 
 
 def produce_outcome(
@@ -34,4 +34,4 @@ def produce_outcome(
         return None
     if maximal_isr_size < effective_min_isr:
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return ErrorCode.NONE
+    return NO_ERROR

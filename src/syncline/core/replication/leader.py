@@ -41,7 +41,7 @@ from syncline.core.replication.slow_leader.waits import PendingEntry, SessionSta
 from syncline.core.replication.stall_watch import StallWatch, cause_of_stall
 from syncline.core.replication.tick_index import TickIndex
 from syncline.core.replication.truncation import check_leader_epoch
-from syncline.model.errors import ErrorCode
+from syncline.model.errors import NO_ERROR, ErrorCode
 from syncline.model.ids import NONE, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from syncline.model.immutable import Immutable
 
@@ -188,7 +188,7 @@ class LeaderPartition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NONE else ErrorCode.UNKNOWN_LEADER_EPOCH
         if self._brokers.is_stale(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def check_append(self, acks: int) -> ErrorCode:
         """Return why a produce with `acks` is refused before anything is appended, or NONE."""

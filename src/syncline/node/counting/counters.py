@@ -21,9 +21,14 @@ from syncline.records.validate import Fault
 DURATION_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 
 
+# A version has two bytes, whatever a client sends.
+KIND_SHIFT: Final = 16
+_VERSION_MASK: Final = (1 << KIND_SHIFT) - 1
+
+
 def request_kind(key: int, version: int, listener: str) -> int:
     """Return one number for API key, version and listener: negative on the internal listener."""
-    kind = key << 8 | version
+    kind = key << KIND_SHIFT | version & _VERSION_MASK
     return ~kind if listener == "internal" else kind
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from syncline.core.fetching.session import FetchContext, SessionPartition
-from syncline.model.errors import ErrorCode
+from syncline.model.errors import NO_ERROR, ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.fetching.counted_lag import take_empty_sample, take_samples
 from syncline.node.fetching.row import PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP, Row, key_of
@@ -83,7 +83,7 @@ def answer(
         throttled.count(rows, topics, request.version, serving.clock.mono_ms())
         throttled.counted()
     context.finish()
-    response = _make(FetchResponse, (0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values())))
+    response = _make(FetchResponse, (0, NO_ERROR, context.session_id, topics, tuple(endpoints.values())))
     request.reply_parts(encode_fetch_response(response, request.version))
 
 
@@ -203,7 +203,7 @@ def _answer_in_steps(
     if is_empty:
         take_empty_sample(serving, request)
     context.finish()
-    response = FetchResponse(0, ErrorCode.NONE, context.session_id, topics, tuple(endpoints.values()))
+    response = FetchResponse(0, NO_ERROR, context.session_id, topics, tuple(endpoints.values()))
     request.reply_parts((yield from encode_fetch_in_steps(response, request.version)))
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from syncline.core.fetching.session import SessionPartition
 from syncline.core.replication.slow_leader.waits import PendingEntry
-from syncline.model.errors import ErrorCode
+from syncline.model.errors import NO_ERROR, ErrorCode
 from syncline.model.ids import NONE, LeaderEpoch, Offset
 from syncline.node.partitions.partition import Partition
 from syncline.records.buffers import Part
@@ -56,7 +56,7 @@ class Row:
     def __init__(self, entry: SessionPartition) -> None:
         self.entry = entry
         self.partition: Partition | None = None
-        self.error = ErrorCode.NONE
+        self.error = NO_ERROR
         # In a file only while the callback lasts that found them.
         self.records: Part = b""
         # What the leader says of them to a follower if it has not read them.

@@ -17,7 +17,7 @@ from syncline.core.replication.effects import SkipReason
 from syncline.core.throttle.mode import ThrottleMode
 from syncline.core.throttle.quota import UNLIMITED
 from syncline.model.metadata import BrokerRecord, MetadataImage
-from syncline.node.counting.counters import TopicCounters
+from syncline.node.counting.counters import KIND_SHIFT, TopicCounters
 from syncline.node.fetching.operation import FetchOperation
 from syncline.node.metrics import table
 from syncline.node.metrics.fetch_samples import FetchSamples
@@ -354,7 +354,7 @@ def _requests(counts: dict[int, int]) -> dict[tuple[str, int], int]:
     named: dict[tuple[str, int], int] = {}
     for kind, count in counts.items():
         is_internal = kind < 0
-        key, version = divmod(~kind if is_internal else kind, 256)
+        key, version = divmod(~kind if is_internal else kind, 1 << KIND_SHIFT)
         name = ApiKey(key).name.title().replace("_", "")
         if key == ApiKey.FETCH:
             name += "Follower" if is_internal else "Consumer"

@@ -8,11 +8,11 @@ all of it has passed.
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from syncline.core.producer_state import Accepted, Duplicate, Refused, Verdict
-from syncline.model.errors import ErrorCode
+from syncline.model.errors import NO_ERROR, ErrorCode
 from syncline.model.ids import INTERNAL_TOPICS, TopicPartition
 from syncline.node.partitions.partition import Partition
 from syncline.node.producing.serving import Producing
-from syncline.records.batch import BatchHeader
+from syncline.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from syncline.records.validate import InvalidBatch, admit, prepare
 from syncline.storage.errors import StorageError
 from syncline.wire.produce import ProducedPartition, ProduceRequest
@@ -67,11 +67,11 @@ def append_batch(
         base_offset = partition.append(request.body, start, checked, wall_ms)
     except StorageError as error:
         return ProducedPartition(index, error.code, error_message=str(error)), None, -1
-    append_time_ms = checked.max_timestamp if checked.is_append_time else -1
+    append_time_ms = checked.max_timestamp if checked.attributes & APPEND_TIME_BIT else -1
     # No errors of records, no message and no hint at another leader.
     row = _make(
         ProducedPartition,
-        (index, ErrorCode.NONE, base_offset, append_time_ms, partition.log.log_start, (), None, None),
+        (index, NO_ERROR, base_offset, append_time_ms, partition.log.log_start, (), None, None),
     )
     return row, partition, base_offset + checked.last_offset_delta + 1
 
@@ -104,7 +104,7 @@ def _checked(
     if end is None:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, "The records of this partition are null.")
     header = admit(request.body, start, end, request.version)
-    if header.is_transactional:
+    if header.attributes & TRANSACTIONAL_BIT:
         return ProducedPartition(index, _transactional_refusal(produce, request.version))
     if produce.acks not in (-1, 0, 1):
         return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS)

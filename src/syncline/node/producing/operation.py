@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import TopicPartition
 from syncline.node.loop.list_parts import in_parts
-from syncline.node.partitions.partition import Partition
 from syncline.node.producing.appending import append_batch
 from syncline.node.producing.closed_batches import ClosedBatch, ClosedBatches
 from syncline.node.producing.refusals import count_refusal, note_head
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 PARTITIONS_PER_STEP: Final = 2
 _ACKS_ALL: Final = -1
 _HINT_VERSION: Final = 10
+# A named tuple's own constructor takes twice as long.
+_make: Final = tuple.__new__
 
 Topic: TypeAlias = tuple[str, list[PartitionRecords]]
 
@@ -127,24 +128,22 @@ class ProduceOperation:
         producing, request, produce = self._producing, self._request, self._produce
         topic_index = len(self._rows) - 1
         rows = self._rows[topic_index][1]
-        waiting: list[tuple[Partition, int, int]] = []
         producing.counters.of(topic).produces += len(partitions)
         for index, start, end in partitions:
-            key = TopicPartition(topic, index)
+            key = _make(TopicPartition, (topic, index))
+            row_index = len(rows)
             try:
                 row, partition, required_offset = append_batch(producing, request, produce, key, start, end)
             except NeedsOpening:
                 assert end is not None, "no records need no opening"
-                self._closed.append(ClosedBatch(key, start, end, topic_index, len(rows)))
+                self._closed.append(ClosedBatch(key, start, end, topic_index, row_index))
                 row, partition, required_offset = ProducedPartition(index, ErrorCode.NONE), None, -1
             if row.error_code:
                 row = self._refuse(key, row, start, end)
-            if partition is not None and produce.acks == _ACKS_ALL:
-                self._undecided[topic_index, len(rows)] = None
-                waiting.append((partition, required_offset, len(rows)))
             rows.append(row)
-        for partition, required_offset, row_index in waiting:
-            partition.wait(required_offset, self, topic_index, row_index)
+            if partition is not None and produce.acks == _ACKS_ALL:
+                self._undecided[topic_index, row_index] = None
+                partition.wait(required_offset, self, topic_index, row_index)
 
     def _append_opened(self, batch: ClosedBatch, content: BatchHeader | InvalidBatch) -> None:
         """Append what was found to be good, unless the partition has changed, and put its row into the answer."""
@@ -224,5 +223,5 @@ class ProduceOperation:
     def _answer(self) -> None:
         request = self._request
         if not request.is_done:
-            endpoints = tuple(self._endpoints.values())
+            endpoints = tuple(self._endpoints.values()) if self._endpoints else ()
             request.reply_parts((encode_produce_response(request.version, self._rows, 0, endpoints),))

@@ -103,10 +103,11 @@ class FollowedLogs:
         """Append the leader's records, and adopt its high watermark and log start."""
         follower, partition_log = partition.follower, partition.log
         assert follower is not None, f"{partition} does not follow"
+        leader_mark = Offset(row.high_watermark)
         try:
             if row.records:
                 self._write(partition, row)
-            partition.take_leader_mark(Offset(row.high_watermark))
+            partition.take_leader_mark(leader_mark)
             if row.log_start_offset > partition_log.log_start:
                 if partition.key.topic == OFFSETS_TOPIC:
                     self._adopt_when_synced(key, partition, row)
@@ -136,7 +137,7 @@ class FollowedLogs:
             log_end=partition_log.log_end,
             log_start=partition_log.log_start,
             latest_epoch=partition_log.epochs.latest_epoch,
-            leader_high_watermark=Offset(row.high_watermark),
+            leader_high_watermark=leader_mark,
         )
         if self._gaps.waiting:
             self._gaps.answered(key, partition)

@@ -104,20 +104,26 @@ class Dispatcher(Generic[HostT]):
             # Its code cannot be imported, for instance for want of descriptors.
             failed(request, error)
             return
-        version, listener = request.version, request.listener
-        if not is_served(request.key, version, listener):
-            # An ApiVersions request may have any version number; an unknown one is answered and counted as version 0.
-            version = 0
-            if request.key != ApiKey.API_VERSIONS:
-                handler = None
+        listener, counts = request.listener, self.counts
+        kind = request_kind(request.key, request.version, listener)
+        count = counts.get(kind)
+        if count is None:
+            # The first of its kind. What was served once is always served.
+            count = 0
+            if not is_served(request.key, request.version, listener):
+                if request.key == ApiKey.API_VERSIONS:
+                    # It may have any version number; an unknown one is answered and counted as version 0.
+                    kind = request_kind(request.key, 0, listener)
+                    count = counts.get(kind, 0)
+                else:
+                    handler = None
         if handler is None:
             request.connection.close(
                 f"API key {request.key} version {request.version} is not served on the {listener} listener"
             )
             return
         self._last_key = request.key
-        counted = request_kind(request.key, version, listener)
-        self.counts[counted] = self.counts.get(counted, 0) + 1
+        counts[kind] = count + 1
         try:
             steps = handler(self._host, request)
             if steps is not None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from syncline.model.ids import LeaderEpoch, Offset, TopicPartition
-from syncline.records.batch import BatchHeader, crc_matches, iterate
+from syncline.records.batch import CRC_START, OVERHEAD_BYTES, BatchHeader, iterate
+from syncline.records.checksum import crc32c
 from syncline.records.errors import DecodeError
 from syncline.records.unread import Unread, mark_of, sum_of
 from syncline.storage.errors import ChangedRecordsError, CorruptRecordsError, UnexpectedOffsetError
@@ -52,29 +53,34 @@ def checked(
     Raises ChangedRecordsError, CorruptRecordsError or UnexpectedOffsetError if any of them must not be stored.
     """
     batches: list[Incoming] = []
-    expected, latest, total = log_end, int(latest_epoch), 0
+    expected, latest, total = int(log_end), int(latest_epoch), 0
     try:
         for start, header in iterate(view, 0, len(view)):
+            # In line what `next_offset`, `size_bytes` and `crc_matches` do: a call takes as long as each of them.
+            base_offset = header.base_offset
+            next_offset = base_offset + header.last_offset_delta + 1
             if unread is not None:
-                total += mark_of(header.crc, header.next_offset)
+                total += mark_of(header.crc, next_offset)
                 if header.leader_epoch != unread.leader_epoch:
                     raise ChangedRecordsError(
-                        f"{topic_partition}: the batch at {header.base_offset} has leader epoch {header.leader_epoch}, "
+                        f"{topic_partition}: the batch at {base_offset} has leader epoch {header.leader_epoch}, "
                         f"and the leader says {unread.leader_epoch}"
                     )
-            if not crc_matches(view, start, header):
-                raise CorruptRecordsError(f"{topic_partition}: the batch at {header.base_offset} arrived damaged")
-            if header.base_offset < expected or header.last_offset_delta < 0:
+            end = start + header.batch_length + OVERHEAD_BYTES
+            if crc32c(view[start + CRC_START : end]) != header.crc:
+                raise CorruptRecordsError(f"{topic_partition}: the batch at {base_offset} arrived damaged")
+            if base_offset < expected or next_offset <= base_offset:
                 # The leader answers only for what it has read.
                 refusal = UnexpectedOffsetError if unread is None else ChangedRecordsError
-                raise refusal(f"{topic_partition}: got offset {header.base_offset} where {expected} or more is due")
-            if header.leader_epoch < 0 and header.leader_epoch != latest:
+                raise refusal(f"{topic_partition}: got offset {base_offset} where {expected} or more is due")
+            leader_epoch = header.leader_epoch
+            if leader_epoch < 0 and leader_epoch != latest:
                 raise CorruptRecordsError(
-                    f"{topic_partition}: the batch at {header.base_offset} arrived with leader epoch "
-                    f"{header.leader_epoch}, after {latest}"
+                    f"{topic_partition}: the batch at {base_offset} arrived with leader epoch {leader_epoch}, "
+                    f"after {latest}"
                 )
-            expected, latest = Offset(header.next_offset), header.leader_epoch
-            batches.append(_make(Incoming, (start, start + header.size_bytes, header)))
+            expected, latest = next_offset, leader_epoch
+            batches.append(_make(Incoming, (start, end, header)))
     except DecodeError as error:
         raise CorruptRecordsError(f"{topic_partition}: {error}") from None
     if unread is not None and sum_of(total) != unread.check_sum:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from syncline.model.ids import NONE, Offset
 from syncline.records.batch import CONTROL_BIT, BatchHeader
-from syncline.records.unread import mark_of, sum_of
+from syncline.records.unread import MARK_MASK, sum_of
 from syncline.storage.arrivals.kept_times import KeptTimes
 from syncline.storage.disk import Disk, File, sync_for_good
 from syncline.storage.segments.batch_walk import HeaderReader, NotABatch
@@ -186,8 +186,10 @@ class Segment:
         tail_ends = self.tail_ends
         tail_ends.append(end_offset)
         self.tail_positions.append(position)
-        self.tail_marks.append(mark_of(header.crc, end_offset))
-        self.end_offset = Offset(end_offset)
+        # As `mark_of`, in line.
+        self.tail_marks.append((header.crc + 1) * (2 * end_offset + 1) & MARK_MASK)
+        # Called, `Offset` would take as long as the rest of a line.
+        self.end_offset = end_offset  # type: ignore[assignment]
         if len(tail_ends) > TAIL_BATCHES_MAX:
             self._shorten_tail()
 

@@ -126,10 +126,11 @@ class SegmentWriter:
             position = segment.size_bytes
             data = view[start : batches[behind - 1].end]
             self._write(segment, data)
-            for batch in batches[at:behind]:
-                self._account_for(segment, batch.header, position + batch.start - start)
+            shift = position - start
+            for batch_start, _, header in batches[at:behind]:
+                self._account_for(segment, header, shift + batch_start)
             if append_times or not position:
-                self._copy_times(segment, batches[at:behind], position - start, append_times)
+                self._copy_times(segment, batches[at:behind], shift, append_times)
             if self.pages.is_counted:
                 self._written.total_bytes += len(data)
             self.pages.wrote(len(data))
