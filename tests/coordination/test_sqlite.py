@@ -87,7 +87,7 @@ def test_long_history_is_compacted_by_the_next_holder(world: SqliteWorld) -> Non
     first.view.close()
     second.wins()
 
-    with sqlite3.connect(world.directory / "cluster.db") as database:
+    with contextlib.closing(sqlite3.connect(world.directory / "cluster.db")) as database:
         assert database.execute("SELECT COUNT(*) FROM batches").fetchone() == (0,)
         assert database.execute("SELECT version FROM snapshot").fetchone() == (BATCHES_MAX + 1,)
     assert second.lease.image.version == BATCHES_MAX + 1
