@@ -247,8 +247,8 @@ METRICS_HEAD: Final = """\
 Each broker answers `GET /metrics` in Prometheus's text format. A local cluster uses free ports and keeps them from
 run to run; `syncline status` shows the addresses, and `cluster.json` has them for scripts. With
 `syncline up --config metrics.port=9404` the first broker uses 9404 and the others the ports after it; -1 switches
-metrics off. The listener is on 127.0.0.1, as all others, and answers requests for `localhost` or a loopback address;
-others get 421, because a web page could otherwise read metrics through a name of its own (DNS rebinding).
+metrics off. Like all listeners it is on 127.0.0.1. It answers requests for `localhost` or a loopback address and
+rejects others with 421, because a web page could otherwise read metrics through its own host name (DNS rebinding).
 
 ```yaml
 scrape_configs:
@@ -257,31 +257,31 @@ scrape_configs:
       - targets: ["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]
 ```
 
-Names are those that the JMX exporter gives Apache Kafka's MBeans with its example rules `kafka-2_0_0.yml`, so that
-dashboards and alerts for Kafka work. A meter exports its count, from which `rate()` computes a rate; as with those
-rules, brokers do not export Kafka's averages over 1, 5 and 15 minutes. Labels of several words are in lower case
-(`delayedoperation`), as with `lowercaseOutputLabelNames`; `metrics.label.names=kafka` spells them as Kafka does
+Names are those of the JMX exporter for Apache Kafka's MBeans with its example rules `kafka-2_0_0.yml`, so dashboards
+and alerts for Kafka work. A meter exports its count, from which `rate()` computes a rate; as with those rules, brokers
+do not export Kafka's averages over 1, 5 and 15 minutes. Labels of several words are in lower case
+(`delayedoperation`), as with `lowercaseOutputLabelNames`. `metrics.label.names=kafka` spells them as Kafka does
 (`delayedOperation`), for dashboards that need it; `promtool check metrics` then complains.
 
-Where samples have the label `topic`, the one without it is the sum over all topics, including topics that this broker
-no longer hosts. Use `{topic!=""}` or `{topic=""}`, as with Kafka. What only the controller knows is 0 on other brokers,
-so `sum()` over the brokers is right.
+Where samples have the label `topic`, the sample without it is the sum over all topics, including topics that this
+broker no longer hosts. Use `{topic!=""}` or `{topic=""}`, as with Kafka. Metrics that only the controller knows are 0
+on other brokers, so `sum()` over the brokers is right.
 
 A scrape reads the state on which brokers decide, at most once per second. A scrape of 2,000 partitions with three
-replicas each is 2 MB and takes a broker some 20 ms of processor time, in slices of a few milliseconds; without scrapes,
+replicas each is 2 MB and takes a broker about 20 ms of CPU time, in slices of a few milliseconds; without scrapes,
 metrics cost nothing ([ADR 8](adr/0008-metrics-by-hand.md)).
 """
 
 METRICS_OF_LAG: Final = {
     "Lag of groups": (
-        "By the broker that coordinates a group; [lag.md](lag.md) explains the quantities. The first three have the",
-        "labels `topic` and `partition` as `lag.metrics.detail` says: `partition` both, `topic` the topic, `group`",
-        "neither. A group has them with its first commit, and loses them when it is deleted.",
+        "The broker that coordinates a group exports these; [lag.md](lag.md) explains the quantities. The labels of",
+        "the first three depend on `lag.metrics.detail`: with `partition` they have `topic` and `partition`, with",
+        "`topic` only the topic, with `group` neither. They begin with a group's first commit and end with the group.",
     ),
     "How far back consumers read": (
-        'By the broker that served the fetches; fetches of followers do not count. `weight="fetch"` counts fetches,',
-        '`weight="bytes"` the bytes that they returned. Those of single topics and clients are missing with',
-        "`lag.metrics.detail=group`.",
+        'The broker that served the fetches exports these; followers\' fetches do not count. `weight="fetch"` counts',
+        'fetches, `weight="bytes"` the bytes that they returned. With `lag.metrics.detail=group` there are none for',
+        "single topics and clients.",
     ),
 }
 
@@ -291,8 +291,8 @@ METRICS_TAIL: Final = """\
 These panels of common Grafana dashboards for Kafka find their metrics. Panels about the JVM, Kafka's network threads
 and request phases, and containers stay empty; use `process_*`.
 
-Confluent's dashboards use the MBeans' full names for counters (`..._bytesinpersec`). This makes Prometheus store them
-under those names:
+Confluent's dashboards use the MBeans' full names for counters (`..._bytesinpersec`). This configuration makes
+Prometheus store them under those names:
 
 ```yaml
     metric_relabel_configs:
@@ -304,9 +304,9 @@ under those names:
 """
 
 METRICS_COMPATIBLE: Final = """\
-Dashboards for other exporters find everything that they query on the pages that `metrics.compatible` switches on
-([lag.md](lag.md#metrics)), but for the exporter's own JVM. These pages show the whole cluster: scrape one broker. They
-have the exporters' names, of which not all keep Prometheus's rules.
+`metrics.compatible` switches on pages with everything that dashboards for other exporters query, except the exporter's
+own JVM ([lag.md](lag.md#metrics)). These pages show the whole cluster: scrape one broker. They use the exporters'
+names, not all of which follow Prometheus's rules.
 """
 
 METRIC_GROUPS: Final = (
