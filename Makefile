@@ -62,8 +62,9 @@ bench-lag-scrape: $(VENV)/.dev ## scrapes with 1,000 groups of 50 partitions: 1 
 bench-many-moves: $(VENV)/.dev ## 2,000 partitions that move at once: commands within 1 s, event loops never held for 10 ms (3 minutes)
 	$(BIN)/python -m benchmarks.many_moves
 
-bench-floors: $(VENV)/.dev ## small requests beside Apache Kafka and a cluster that only passes bytes on, into docs/performance.md (needs Java and Maven; 10 minutes)
+bench-floors: $(VENV)/.dev ## small requests and reads beside Apache Kafka and servers that only pass bytes on, into docs/performance.md (needs Java and Maven; 15 minutes)
 	$(BIN)/python -m benchmarks.floors --write $(ARGS)
+	$(BIN)/python -m benchmarks.read_floor --write
 
 bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 10 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
