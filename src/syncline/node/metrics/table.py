@@ -91,38 +91,38 @@ def _own(name: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = 
 
 UNDER_REPLICATED_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:UnderReplicatedPartitions", GAUGE, "partitions",
-    "Led here, with fewer replicas in sync than assigned; replicas being added do not count as assigned.")
+    "Partitions led here with fewer in-sync replicas than assigned; replicas being added do not count as assigned.")
 UNDER_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:UnderMinIsrPartitionCount", GAUGE, "partitions",
-    "Led here, with fewer replicas in sync than min.insync.replicas requires: acks=all is refused.")
+    "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused.")
 AT_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:AtMinIsrPartitionCount", GAUGE, "partitions",
-    "Led here, with exactly as many replicas in sync as min.insync.replicas requires.")
+    "Partitions led here with exactly min.insync.replicas in-sync replicas.")
 REASSIGNING_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:ReassigningPartitions", GAUGE, "partitions",
-    "Led here, with a reassignment running.")
+    "Partitions led here that are being reassigned.")
 LEADER_COUNT: Final = _kafka(
-    "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Led here.")
+    "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Partitions led here.")
 PARTITION_COUNT: Final = _kafka(
-    "server:ReplicaManager:PartitionCount", GAUGE, "partitions", "Hosted here, led or followed.")
+    "server:ReplicaManager:PartitionCount", GAUGE, "partitions", "Partitions hosted here, led or followed.")
 OFFLINE_REPLICA_COUNT: Final = _kafka(
     "server:ReplicaManager:OfflineReplicaCount", GAUGE, "replicas",
-    "Hosted here on a log that failed or is damaged, and not served until it is repaired.")
+    "Replicas hosted here whose log failed or is damaged, and is not served until it is repaired.")
 LATE_TRANSACTIONS: Final = _kafka(
     "server:ReplicaManager:PartitionsWithLateTransactionsCount", GAUGE, "partitions",
-    "With a transaction open for too long. Transactions are not offered yet: 0.")
+    "Partitions with a transaction open for too long. Transactions are not offered yet: 0.")
 PRODUCER_ID_COUNT: Final = _kafka(
     "server:ReplicaManager:ProducerIdCount", GAUGE, "producers",
-    "Idempotent producers remembered, once per partition that they wrote to.")
+    "Idempotent producers remembered, counted once per partition that they wrote to.")
 ISR_SHRINKS: Final = _kafka(
     "server:ReplicaManager:IsrShrinksPerSec", COUNTER, "changes",
-    "In-sync sets that this leader made smaller, confirmed by the controller; one per change, not per replica.")
+    "In-sync sets that this leader shrank, confirmed by the controller; one per change, not per replica.")
 ISR_EXPANDS: Final = _kafka(
     "server:ReplicaManager:IsrExpandsPerSec", COUNTER, "changes",
-    "In-sync sets that this leader made larger, confirmed by the controller; one per change, not per replica.")
+    "In-sync sets that this leader expanded, confirmed by the controller; one per change, not per replica.")
 FAILED_ISR_UPDATES: Final = _kafka(
     "server:ReplicaManager:FailedIsrUpdatesPerSec", COUNTER, "changes",
-    "Proposals of in-sync sets that the controller answered with an error, or too late to count.")
+    "Proposed in-sync sets that the controller refused, or answered too late.")
 PENDING_FOLLOWER_FETCHES: Final = _kafka(
     "server:ReplicaManager:PendingFollowerFetches", GAUGE, "fetches",
     "Unanswered fetches of followers that keep them in sync, per partition (KIP-501).")
@@ -131,13 +131,13 @@ PENDING_PROTECTED_REPLICAS: Final = _kafka(
     "Replicas that are in sync only because their fetch waits for this leader (KIP-501).")
 PENDING_CAP_EXCEEDED: Final = _kafka(
     "server:ReplicaManager:PendingCapExceededPerSec", COUNTER, "fetches",
-    "Fetches that waited for longer than they may protect (KIP-501).")
+    "Fetches that waited longer than they can protect their follower (KIP-501).")
 LEADER_RELINQUISHES: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishPerSec", COUNTER, "leaderships",
-    "Relinquished because this broker's disk was too slow (KIP-501).")
+    "Leaderships relinquished because this broker's disk was too slow (KIP-501).")
 LEADER_RELINQUISHES_SKIPPED: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishSkippedPerSec", COUNTER, "leaderships",
-    "Not relinquished although the disk was slow, by reason (KIP-501).", ("reason",))
+    "Leaderships kept although the disk was slow, by reason (KIP-501).", ("reason",))
 FOLLOWER_FETCH_PROCESS_TIME: Final = _kafka(
     "server:ReplicaManager:FollowerFetchProcessTimeMs", HISTOGRAM, "ms",
     "How long it took to process a follower's fetch, without the wait for data (KIP-501).")
@@ -156,13 +156,13 @@ AT_MIN_ISR: Final = _kafka(
     "Whether exactly min.insync.replicas are in sync; 0 where this broker does not lead.", PARTITION_LABELS)
 IN_SYNC_REPLICAS: Final = _kafka(
     "cluster:Partition:InSyncReplicasCount", GAUGE, "replicas",
-    "In sync, the leader included; 0 where this broker does not lead.", PARTITION_LABELS)
+    "In-sync replicas, including the leader; 0 where this broker does not lead.", PARTITION_LABELS)
 REPLICAS: Final = _kafka(
     "cluster:Partition:ReplicasCount", GAUGE, "replicas",
-    "Assigned; 0 where this broker does not lead.", PARTITION_LABELS)
+    "Assigned replicas; 0 where this broker does not lead.", PARTITION_LABELS)
 LAST_STABLE_OFFSET_LAG: Final = _kafka(
     "cluster:Partition:LastStableOffsetLag", GAUGE, "offsets",
-    "High watermark less last stable offset. Transactions are not offered yet: 0.", PARTITION_LABELS)
+    "High watermark minus last stable offset. Transactions are not offered yet: 0.", PARTITION_LABELS)
 
 # Fetchers
 
@@ -171,24 +171,24 @@ MAX_LAG: Final = _kafka(
     "The largest lag of a partition that this broker follows.", ("clientId",))
 MIN_FETCH_RATE: Final = _kafka(
     "server:ReplicaFetcherManager:MinFetchRate", GAUGE, "requests/s",
-    "Of the slowest fetcher, since the last scrape; 0 if this broker follows no partition.", ("clientId",))
+    "Fetch rate of the slowest fetcher since the last scrape; 0 if this broker follows no partition.", ("clientId",))
 FAILED_PARTITIONS: Final = _kafka(
     "server:ReplicaFetcherManager:FailedPartitionsCount", GAUGE, "partitions",
-    "No longer followed until the controller names a new leader epoch.", ("clientId",))
+    "Partitions not followed until the controller announces a new leader epoch.", ("clientId",))
 DEAD_THREADS: Final = _kafka(
     "server:ReplicaFetcherManager:DeadThreadCount", GAUGE, "threads",
     "Fetchers are not threads and retry after any failure: 0.", ("clientId",))
 CONSUMER_LAG: Final = _kafka(
     "server:FetcherLagMetrics:ConsumerLag", GAUGE, "messages",
-    "The leader's high watermark less the next offset to fetch, by partition that this broker follows; -1 before the"
-    " first answer. The name is historic.",
+    "The leader's high watermark minus the next offset to fetch, by partition that this broker follows; -1 before the"
+    " first response. The name is historic.",
     ("clientId", "topic", "partition"))
 FETCHER_REQUESTS: Final = _kafka(
     "server:FetcherStats:RequestsPerSec", COUNTER, "requests",
     "Fetches sent to one leader.", ("clientId", "brokerHost", "brokerPort"))
 FETCHER_BYTES: Final = _kafka(
     "server:FetcherStats:BytesPerSec", COUNTER, "bytes",
-    "Of batches that one leader answered with.", ("clientId", "brokerHost", "brokerPort"))
+    "Bytes of batches fetched from one leader.", ("clientId", "brokerHost", "brokerPort"))
 
 # Requests that wait
 
@@ -197,173 +197,177 @@ PURGATORY_SIZE: Final = _kafka(
     "Partitions that waiting requests watch, by kind of request.", ("delayedOperation",))
 DELAYED_OPERATIONS: Final = _kafka(
     "server:DelayedOperationPurgatory:NumDelayedOperations", GAUGE, "requests",
-    "Waiting for their answer or their time-out, by kind.", ("delayedOperation",))
+    "Requests that wait for their response or time-out, by kind.", ("delayedOperation",))
 PRODUCE_EXPIRES: Final = _kafka(
     "server:DelayedProduceMetrics:ExpiresPerSec", COUNTER, "partitions",
-    "Of acks=all requests that timed out before their records were committed.", PARTITION_LABELS, has_total=True)
+    "Partitions of acks=all requests that timed out before their records were committed.",
+    PARTITION_LABELS, has_total=True)
 FETCH_EXPIRES: Final = _kafka(
     "server:DelayedFetchMetrics:ExpiresPerSec", COUNTER, "requests",
-    "Answered because their time was over, with less than they asked for; a reader at the end of quiet partitions"
-    " does nothing else.", ("fetcherType",))
+    "Fetches answered at their time-out with less than they asked for, as usual at the end of quiet partitions.",
+    ("fetcherType",))
 DELETE_EXPIRES: Final = _kafka(
     "server:DelayedDeleteRecordsMetrics:ExpiresPerSec", COUNTER, "partitions",
-    "Of DeleteRecords requests that timed out before all replicas had dropped the records.")
+    "Partitions of DeleteRecords requests that timed out before all replicas had dropped the records.")
 
 # Fetch sessions
 
 FETCH_SESSIONS: Final = _kafka(
-    "server:FetchSessionCache:NumIncrementalFetchSessions", GAUGE, "sessions", "Remembered.")
+    "server:FetchSessionCache:NumIncrementalFetchSessions", GAUGE, "sessions", "Incremental fetch sessions remembered.")
 FETCH_SESSION_PARTITIONS: Final = _kafka(
     "server:FetchSessionCache:NumIncrementalFetchPartitionsCached", GAUGE, "partitions",
-    "Remembered, in all sessions together.")
+    "Partitions remembered, in all sessions together.")
 FETCH_SESSION_EVICTIONS: Final = _kafka(
     "server:FetchSessionCache:IncrementalFetchSessionEvictionsPerSec", COUNTER, "sessions",
-    "Evicted for lack of room.")
+    "Sessions evicted for lack of room.")
 
 # Traffic, by topic
 
 BYTES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:BytesInPerSec", COUNTER, "bytes",
-    "Of batches appended as leader, not those copied from other brokers.", ("topic",), has_total=True)
+    "Bytes of batches appended as leader, not copied from other brokers.", ("topic",), has_total=True)
 BYTES_OUT: Final = _kafka(
     "server:BrokerTopicMetrics:BytesOutPerSec", COUNTER, "bytes",
-    "Of batches that consumers were sent.", ("topic",), has_total=True)
+    "Bytes of batches sent to consumers.", ("topic",), has_total=True)
 MESSAGES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:MessagesInPerSec", COUNTER, "messages",
     "Records appended as leader.", ("topic",), has_total=True)
 BYTES_REJECTED: Final = _kafka(
     "server:BrokerTopicMetrics:BytesRejectedPerSec", COUNTER, "bytes",
-    "Of batches larger than max.message.bytes.", ("topic",), has_total=True)
+    "Bytes of batches refused because they exceed max.message.bytes.", ("topic",), has_total=True)
 PRODUCE_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:TotalProduceRequestsPerSec", COUNTER, "partitions",
     "Produce requests, counted once per partition that they name.", ("topic",), has_total=True)
 FAILED_PRODUCE_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:FailedProduceRequestsPerSec", COUNTER, "partitions",
-    "Of produce requests, refused for another reason than a wrong leader, an unknown topic, a batch too large or"
-    " corrupt, or a failed disk.", ("topic",), has_total=True)
+    "Partitions of produce requests that were refused for a reason other than a wrong leader, an unknown topic, a batch"
+    " too large or corrupt, or a failed disk.", ("topic",), has_total=True)
 FETCH_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:TotalFetchRequestsPerSec", COUNTER, "partitions",
-    "Fetch requests, counted once per partition that they made this broker look at.", ("topic",), has_total=True)
+    "Fetch requests, counted once per partition that they made this broker check.", ("topic",), has_total=True)
 FAILED_FETCH_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:FailedFetchRequestsPerSec", COUNTER, "partitions",
-    "Of fetch requests, that failed unexpectedly.", ("topic",), has_total=True)
+    "Partitions of fetch requests that failed unexpectedly.", ("topic",), has_total=True)
 
 # Traffic, all topics
 
 REPLICATION_BYTES_IN: Final = _kafka(
-    "server:BrokerTopicMetrics:ReplicationBytesInPerSec", COUNTER, "bytes", "Of batches fetched from leaders.")
+    "server:BrokerTopicMetrics:ReplicationBytesInPerSec", COUNTER, "bytes", "Bytes of batches fetched from leaders.")
 REPLICATION_BYTES_OUT: Final = _kafka(
-    "server:BrokerTopicMetrics:ReplicationBytesOutPerSec", COUNTER, "bytes", "Of batches sent to followers.")
+    "server:BrokerTopicMetrics:ReplicationBytesOutPerSec", COUNTER, "bytes", "Bytes of batches sent to followers.")
 REASSIGNMENT_BYTES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:ReassignmentBytesInPerSec", COUNTER, "bytes",
-    "Fetched by replicas being added.")
+    "Bytes fetched by replicas being added.")
 REASSIGNMENT_BYTES_OUT: Final = _kafka(
     "server:BrokerTopicMetrics:ReassignmentBytesOutPerSec", COUNTER, "bytes",
-    "Sent to replicas being added.")
+    "Bytes sent to replicas being added.")
 INVALID_MAGIC: Final = _kafka(
-    "server:BrokerTopicMetrics:InvalidMagicNumberRecordsPerSec", COUNTER, "batches", "Refused for their format.")
+    "server:BrokerTopicMetrics:InvalidMagicNumberRecordsPerSec", COUNTER, "batches",
+    "Batches refused because of their format.")
 INVALID_CRC: Final = _kafka(
-    "server:BrokerTopicMetrics:InvalidMessageCrcRecordsPerSec", COUNTER, "batches", "Refused for their checksum.")
+    "server:BrokerTopicMetrics:InvalidMessageCrcRecordsPerSec", COUNTER, "batches",
+    "Batches refused because of their checksum.")
 INVALID_OFFSETS: Final = _kafka(
     "server:BrokerTopicMetrics:InvalidOffsetOrSequenceRecordsPerSec", COUNTER, "batches",
-    "Refused for offsets, counts or sequences that contradict each other.")
+    "Batches refused because their offsets, counts or sequences contradict each other.")
 NO_KEY: Final = _kafka(
     "server:BrokerTopicMetrics:NoKeyCompactedTopicRecordsPerSec", COUNTER, "batches",
-    "Refused for records without a key, in a compacted topic.")
+    "Batches refused because records of a compacted topic have no key.")
 FETCH_LAG_TIME: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagTimeInMs", HISTOGRAM, "ms",
-    "How much older the batches that consumers fetched were than the newest of their partition, by the records' own"
-    " time; 0 for an answer without records (KIP-489, which Kafka never took).")
+    "How much older the batches that consumers fetched were than the newest in their partition, by record timestamps; 0"
+    " for a response without records (KIP-489, never merged in Kafka).")
 FETCH_LAG_BYTES: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagBytes", HISTOGRAM, "bytes",
-    "From where consumers fetched to the end of the log; 0 for an answer without records (KIP-489, which Kafka never"
-    " took).")
+    "Bytes from where consumers fetched to the end of the log; 0 for a response without records (KIP-489, never merged"
+    " in Kafka).")
 REQUESTS: Final = _kafka(
     "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
-    "Taken up, by API and version; Fetch is split into FetchConsumer and FetchFollower.", ("request", "version"))
+    "Requests accepted, by API and version; Fetch is split into FetchConsumer and FetchFollower.",
+    ("request", "version"))
 
 # Connections of clients
 
 MEMORY_POOL_USED: Final = _kafka(
     "network:SocketServer:MemoryPoolUsed", GAUGE, "bytes",
-    "Held for clients: receive buffers, answers not sent or not read, unacknowledged records, group members.")
+    "Memory held for clients: receive buffers, responses not sent or not read, unacknowledged records, group members.")
 MEMORY_POOL_AVAILABLE: Final = _kafka(
     "network:SocketServer:MemoryPoolAvailable", GAUGE, "bytes", "The rest of queued.max.request.bytes.")
 EXPIRED_CONNECTIONS: Final = _kafka(
     "network:SocketServer:ExpiredConnectionsKilledCount", GAUGE, "connections",
-    "Closed because nothing moved for connections.max.idle.ms.")
+    "Connections closed because they were idle for connections.max.idle.ms.")
 
 # Logs
 
-NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "Files of the log.", PARTITION_LABELS)
+NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "Segments of the log.", PARTITION_LABELS)
 LOG_START_OFFSET: Final = _kafka(
-    "log:Log:LogStartOffset", GAUGE, "offset", "The first record that may be read.", PARTITION_LABELS)
+    "log:Log:LogStartOffset", GAUGE, "offset", "The first offset that can be read.", PARTITION_LABELS)
 LOG_END_OFFSET: Final = _kafka(
-    "log:Log:LogEndOffset", GAUGE, "offset", "The offset of the next record.", PARTITION_LABELS)
-LOG_SIZE: Final = _kafka("log:Log:Size", GAUGE, "bytes", "Of all segments.", PARTITION_LABELS)
+    "log:Log:LogEndOffset", GAUGE, "offset", "The offset that the next record gets.", PARTITION_LABELS)
+LOG_SIZE: Final = _kafka("log:Log:Size", GAUGE, "bytes", "Size of all segments.", PARTITION_LABELS)
 
 # Controller
 
 ACTIVE_CONTROLLER: Final = _kafka(
     "controller:KafkaController:ActiveControllerCount", GAUGE, "0 or 1",
-    "Whether this broker is the controller. The others below are 0 at a broker that is not.")
+    "Whether this broker is the controller. The other controller metrics are 0 where it is not.")
 ACTIVE_BROKERS: Final = _kafka(
-    "controller:KafkaController:ActiveBrokerCount", GAUGE, "brokers", "Registered and not fenced.")
+    "controller:KafkaController:ActiveBrokerCount", GAUGE, "brokers", "Brokers registered and not fenced.")
 FENCED_BROKERS: Final = _kafka(
-    "controller:KafkaController:FencedBrokerCount", GAUGE, "brokers", "Registered and fenced.")
-GLOBAL_TOPICS: Final = _kafka("controller:KafkaController:GlobalTopicCount", GAUGE, "topics", "In the cluster.")
+    "controller:KafkaController:FencedBrokerCount", GAUGE, "brokers", "Brokers registered and fenced.")
+GLOBAL_TOPICS: Final = _kafka("controller:KafkaController:GlobalTopicCount", GAUGE, "topics", "Topics in the cluster.")
 GLOBAL_PARTITIONS: Final = _kafka(
-    "controller:KafkaController:GlobalPartitionCount", GAUGE, "partitions", "In the cluster.")
+    "controller:KafkaController:GlobalPartitionCount", GAUGE, "partitions", "Partitions in the cluster.")
 OFFLINE_PARTITIONS: Final = _kafka(
-    "controller:KafkaController:OfflinePartitionsCount", GAUGE, "partitions", "Without a leader.")
+    "controller:KafkaController:OfflinePartitionsCount", GAUGE, "partitions", "Partitions without a leader.")
 PREFERRED_IMBALANCE: Final = _kafka(
     "controller:KafkaController:PreferredReplicaImbalanceCount", GAUGE, "partitions",
-    "Not led by the first of their replicas.")
+    "Partitions not led by the first of their replicas.")
 TIMED_OUT_HEARTBEATS: Final = _kafka(
     "controller:KafkaController:TimedOutBrokerHeartbeatCount", GAUGE, "brokers",
-    "Fenced since this broker is the controller because they were silent for their whole session.")
+    "Brokers fenced because they were silent for a whole session, since this broker became the controller.")
 METADATA_ERRORS: Final = _kafka(
     "controller:KafkaController:MetadataErrorCount", GAUGE, "errors",
     "A broker that cannot apply metadata ends: 0.")
 UNCLEAN_ELECTIONS: Final = _kafka(
     "controller:ControllerStats:UncleanLeaderElectionsPerSec", COUNTER, "elections",
-    "Of leaders that may not have all committed records, since this broker is the controller.")
+    "Elections of leaders that may lack committed records, since this broker became the controller.")
 
 # Syncline's own
 
 BROKER_STATE: Final = _kafka(
     "server:KafkaServer:BrokerState", GAUGE, "state",
-    "3 when the broker may lead, 1 as long as it is fenced, 6 when it hands its leaderships over to stop.")
+    "3: the broker may lead; 1: it is fenced; 6: it hands over its leaderships before it stops.")
 BROKER_INFO: Final = _own(
-    "syncline_broker_info", GAUGE, "1", "Who this broker is.", ("broker", "cluster", "rack", "version"))
+    "syncline_broker_info", GAUGE, "1", "The identity of this broker.", ("broker", "cluster", "rack", "version"))
 METADATA_VERSION: Final = _own(
-    "syncline_metadata_version", GAUGE, "version", "Of the cluster's metadata, as far as this broker has applied it.")
+    "syncline_metadata_version", GAUGE, "version", "Version of the cluster's metadata that this broker has applied.")
 BROKER_EPOCH: Final = _own(
-    "syncline_broker_epoch", GAUGE, "epoch", "Of this process's registration.")
+    "syncline_broker_epoch", GAUGE, "epoch", "Broker epoch of this process's registration.")
 CONTROLLER_EPOCH: Final = _own(
-    "syncline_controller_epoch", GAUGE, "epoch", "Of the controller that the metadata names.")
+    "syncline_controller_epoch", GAUGE, "epoch", "Epoch of the controller that the metadata names.")
 HIGH_WATERMARK: Final = _own(
     "syncline_partition_high_watermark", GAUGE, "offset",
     "Everything below it is committed, as far as this replica knows.", PARTITION_LABELS)
 LEADER_EPOCH: Final = _own(
-    "syncline_partition_leader_epoch", GAUGE, "epoch", "Of the leadership that this replica lives under.",
+    "syncline_partition_leader_epoch", GAUGE, "epoch", "Leader epoch under which this replica leads or follows.",
     PARTITION_LABELS)
 FOLLOWER_LAG_RECORDS: Final = _own(
     "syncline_follower_lag_records", GAUGE, "records",
-    "Records that the leader does not know the follower to have; all records before its first fetch.",
+    "Records that the follower lacks, as far as the leader knows; all records before its first fetch.",
     ("topic", "partition", "follower"))
 FOLLOWER_LAG_SECONDS: Final = _own(
     "syncline_follower_lag_seconds", GAUGE, "s",
-    "Since a follower was last caught up, as its leader sees it; 0 while it has everything, no sample for one that was"
+    "Time since a follower was last caught up, as its leader sees it; 0 while it has everything, no sample if it was"
     " never caught up.", ("topic", "partition", "follower"))
 FETCHED_BYTES: Final = _own(
     "syncline_fetch_read_bytes_total", COUNTER, "bytes",
-    "Read from logs for fetches: found in memory, or waited for from the disk.",
+    "Bytes read from logs for fetches, by source: memory or disk.",
     ("source",))
 LOOP_HOLDS: Final = _own(
     "syncline_event_loop_hold_seconds", HISTOGRAM, "s",
-    "How long single callbacks (requests, answers of other brokers, slices of long requests, periodic work,"
-    " turns of tasks such as scrapes) kept everything else waiting.")
+    "How long single callbacks (requests, responses of other brokers, slices of long requests, periodic work, turns of"
+    " tasks such as scrapes) made everything else wait.")
 LONGEST_LOOP_HOLD: Final = _own(
     "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
 LONGEST_HOLD_BY_WORK: Final = _own(
@@ -372,88 +376,90 @@ LONGEST_HOLD_BY_WORK: Final = _own(
     " name.", ("work",))
 OWN_LOOP_HOLDS: Final = _own(
     "syncline_event_loop_own_hold_seconds", HISTOGRAM, "s",
-    "Of the holds that exceed 10 ms: for how long the broker has worked meanwhile. The rest is waiting for a processor"
-    " that others had, or for the disk.")
+    "For how long the broker worked during each hold above 10 ms. The rest is waiting for a busy processor, or for the"
+    " disk.")
 LONGEST_OWN_HOLD_BY_WORK: Final = _own(
     "syncline_event_loop_longest_own_hold_by_work_seconds", GAUGE, "s",
     "The longest of these of each kind of work, where it exceeds 10 ms.", ("work",))
 ASIDE_LOGS: Final = _own(
     "syncline_aside_logs", GAUGE, "logs",
-    "Damaged logs that were set aside: new copies are replacing them, or lack records that they hold.")
-ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Of damaged logs that were set aside.")
+    "Damaged logs set aside: new copies are replacing them, or lack records that they hold.")
+ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Size of damaged logs set aside.")
 UNFIT_REPLICAS: Final = _own(
     "syncline_unfit_replicas", GAUGE, "replicas",
-    "Served here, but to be led elsewhere: all of them while the disk refuses writes, and those on damaged logs.")
+    "Replicas served here that another broker should lead: all while the disk refuses writes, else those with damaged"
+    " logs.")
 REFUSED_WRITES: Final = _own(
     "syncline_refused_writes_total", COUNTER, "writes",
-    "Appends that the disk refused for want of room or descriptors.")
+    "Appends that the disk refused for lack of space or file descriptors.")
 MENDED_LOGS: Final = _own(
-    "syncline_mended_logs_total", COUNTER, "logs", "Damaged logs that other copies have made whole again.")
+    "syncline_mended_logs_total", COUNTER, "logs", "Damaged logs mended from other copies.")
 SCRUBBED_BYTES: Final = _own(
-    "syncline_scrubbed_bytes_total", COUNTER, "bytes", "Of finished segments that the scrub has checked.")
+    "syncline_scrubbed_bytes_total", COUNTER, "bytes", "Bytes of finished segments that the scrub has checked.")
 SCRUB_DAMAGED: Final = _own(
-    "syncline_scrub_damaged_total", COUNTER, "places", "Of damage that the scrub has found.")
+    "syncline_scrub_damaged_total", COUNTER, "places", "Damaged places that the scrub has found.")
 SCRUB_OLDEST: Final = _own(
     "syncline_scrub_oldest_check_seconds", GAUGE, "s",
-    "Since the log was checked that the scrub has not checked for longest; since this broker's start if never.")
+    "Time since the least recently scrubbed log was checked; since this broker's start if never.")
 LEADER_BYTE_RATE: Final = _attribute(
     "server:LeaderReplication:byte-rate", "bytes/s",
-    "Sent to followers for listed replicas, in sync or not, over the window of replication.quota.window.")
+    "Rate sent to followers for listed replicas, in sync or not, over the window of replication.quota.window.")
 FOLLOWER_BYTE_RATE: Final = _attribute(
     "server:FollowerReplication:byte-rate", "bytes/s",
-    "Fetched from leaders for listed replicas, in sync or not, over the window of replication.quota.window.")
+    "Rate fetched from leaders for listed replicas, in sync or not, over the window of replication.quota.window.")
 THROTTLE_LIMIT: Final = _own(
     "syncline_throttle_limit_bytes_per_second", GAUGE, "bytes/s",
     "The quota in force, by role (leader sends, follower receives) and move (empty: by rates and lists); missing while"
     " there is none.", ("role", "move"))
 THROTTLE_RATE: Final = _own(
-    "syncline_throttle_rate_bytes_per_second", GAUGE, "bytes/s", "What of a quota is used, by role and move.",
+    "syncline_throttle_rate_bytes_per_second", GAUGE, "bytes/s", "Used part of a quota, by role and move.",
     ("role", "move"))
 THROTTLED_PARTITIONS: Final = _own(
     "syncline_throttled_partitions", GAUGE, "partitions",
-    "Held back now, by role; as a leader once per follower.", ("role",))
+    "Replicas held back now, by role; a leader counts once per follower.", ("role",))
 THROTTLE_TIME_RATIO: Final = _own(
     "syncline_throttle_time_ratio", GAUGE, "0 to 1",
-    "In which share of the window a quota held something back, by role and move.", ("role", "move"))
+    "Share of the window in which a quota held something back, by role and move.", ("role", "move"))
 THROTTLE_STRICT: Final = _own(
-    "syncline_throttle_strict", GAUGE, "0 or 1", "Whether quotas are strict, or kept as in Kafka"
-    " (replication.quota.mode).")
+    "syncline_throttle_strict", GAUGE, "0 or 1",
+    "Whether quotas are strict, or enforced as in Kafka (replication.quota.mode).")
 SUM_REPLICA_LAG: Final = _own(
     "syncline_sum_replica_lag_records", GAUGE, "records",
-    "Missing here below their leaders' high watermarks, over all partitions that this broker follows (KIP-73's"
+    "Records missing here below the leaders' high watermarks, over all partitions that this broker follows (KIP-73's"
     " SumReplicaLag).")
 UNKNOWN_REPLICA_LAG: Final = _own(
     "syncline_unknown_replica_lag", GAUGE, "replicas",
-    "Followed here, of which no answer has told yet how far they lag; missing in the sum.")
+    "Replicas followed here whose lag is not known yet; missing in the sum.")
 SUM_REPLICA_LAG_BYTES: Final = _own(
     "syncline_sum_replica_lag_bytes", GAUGE, "bytes",
-    "Missing at a follower, over all partitions led here; its sum over all leaders is that follower's SumReplicaLag.",
+    "Bytes missing at a follower, over all partitions led here; the sum over all leaders is that follower's"
+    " SumReplicaLag.",
     ("follower",))
 PARTITION_BYTES_IN: Final = _own(
     "syncline_partition_bytes_in_per_second", GAUGE, "bytes/s",
-    "Appended to the log since the last scrape, produced or replicated (KIP-73's PartitionBytesInRate); from the second"
+    "Rate of appends since the last scrape, produced or replicated (KIP-73's PartitionBytesInRate); from the second"
     " scrape on.", PARTITION_LABELS)
 CONNECTIONS: Final = _own(
-    "syncline_connections", GAUGE, "connections", "Open, by listener.", ("listener",))
+    "syncline_connections", GAUGE, "connections", "Open connections, by listener.", ("listener",))
 CONNECTIONS_HELD_BACK: Final = _own(
     "syncline_connections_held_back", GAUGE, "connections",
-    "Not read, because the memory for clients is full or because there is no place (max.connections), by reason.",
+    "Connections not read, by reason: the memory for clients is full, or there is no place (max.connections).",
     ("reason",))
 CONNECTIONS_REFUSED: Final = _own(
     "syncline_connections_refused_total", COUNTER, "connections",
-    "Closed for a limit: address (max.connections.per.ip), place (to make room for another broker), memory (the"
-    " broker's memory for clients stayed full).", ("reason",))
+    "Connections closed for a limit: address (max.connections.per.ip), place (to make room for another broker), memory"
+    " (the broker's memory for clients stayed full).", ("reason",))
 FAULT_HITS: Final = _own(
-    "syncline_fault_hits_total", COUNTER, "hits", "Of injected faults, by rule.", ("fault", "kind"))
+    "syncline_fault_hits_total", COUNTER, "hits", "Hits of injected faults, by rule.", ("fault", "kind"))
 
 # The process
 
 CPU_SECONDS: Final = _own(
     "process_cpu_seconds_total", COUNTER, "s", "User and system time of this broker's process.")
-RESIDENT_MEMORY: Final = _own("process_resident_memory_bytes", GAUGE, "bytes", "In memory.")
-VIRTUAL_MEMORY: Final = _own("process_virtual_memory_bytes", GAUGE, "bytes", "Addressed.")
-OPEN_FDS: Final = _own("process_open_fds", GAUGE, "descriptors", "Open.")
-MAX_FDS: Final = _own("process_max_fds", GAUGE, "descriptors", "Allowed.")
-START_TIME: Final = _own("process_start_time_seconds", GAUGE, "s", "When the process began, since 1970.")
+RESIDENT_MEMORY: Final = _own("process_resident_memory_bytes", GAUGE, "bytes", "Resident memory.")
+VIRTUAL_MEMORY: Final = _own("process_virtual_memory_bytes", GAUGE, "bytes", "Virtual memory.")
+OPEN_FDS: Final = _own("process_open_fds", GAUGE, "descriptors", "Open file descriptors.")
+MAX_FDS: Final = _own("process_max_fds", GAUGE, "descriptors", "File descriptors allowed.")
+START_TIME: Final = _own("process_start_time_seconds", GAUGE, "s", "Start time of the process, since 1970.")
 
 # fmt: on
