@@ -10,7 +10,7 @@ Source: section 9 of the verification plan; ALICE (Pillai et al., OSDI 2014).
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.storage.recording_disk import Image, Link, Mark, Move, Op, Sync, SyncDirectory, Truncate, Unlink, Write
 
@@ -28,7 +28,6 @@ class Cut:
     def __init__(self, base: Image, ops: Sequence[Op], *, is_kind: bool) -> None:
         self.certain: list[Op] = []
         self.pending: list[Op] = []
-        self._base = base
         waiting: list[Op] = []
         for op in ops:
             if isinstance(op, Mark):
@@ -38,6 +37,9 @@ class Cut:
             else:
                 waiting.append(op)
         self.pending = waiting
+        self._settled = base.copy()
+        for op in self.certain:
+            self._settled.apply(op)
 
     def _settle(self, waiting: list[Op], sync: Sync | SyncDirectory, *, is_kind: bool) -> list[Op]:
         left = []
@@ -47,8 +49,8 @@ class Cut:
 
     def image(self, arrived: Sequence[Op]) -> Image:
         """Return the disk on which all that is certain and `arrived` happened."""
-        image = self._base.copy()
-        for op in (*self.certain, *arrived):
+        image = self._settled.copy()
+        for op in arrived:
             image.apply(op)
         return image
 
@@ -64,12 +66,30 @@ def _is_covered(op: Op, sync: Sync | SyncDirectory, *, is_kind: bool) -> bool:
     return isinstance(op, Link | Unlink) and op.directory == sync.inode
 
 
-def images(base: Image, ops: Sequence[Op], rng: random.Random, *, is_kind: bool = False) -> Iterator[Image]:
-    """Yield the disks that a power cut after `ops` may leave."""
+def images(
+    base: Image,
+    ops: Sequence[Op],
+    rng: random.Random,
+    *,
+    is_kind: bool = False,
+    wants: Callable[[], bool] = lambda: True,
+) -> Iterator[Image]:
+    """Yield the disks that a power cut after `ops` may leave: of each, `wants` is asked before it is made."""
     cut = Cut(base, ops, is_kind=is_kind)
-    for arrived in _subsets(cut.pending, rng):
-        yield cut.image(arrived)
-    yield from _bad_writes(cut, rng)
+    for arrived in _arrivals(cut.pending, rng):
+        if wants():
+            yield cut.image(arrived)
+
+
+def one_image(base: Image, ops: Sequence[Op], rng: random.Random, choice: random.Random) -> Image:
+    """Return one of these disks."""
+    cut = Cut(base, ops, is_kind=False)
+    return cut.image(choice.choice(_arrivals(cut.pending, rng)))
+
+
+def _arrivals(pending: list[Op], rng: random.Random) -> list[list[Op]]:
+    """Return each set of operations that may have arrived of those that wait in caches."""
+    return [*_subsets(pending, rng), *_bad_writes(pending, rng)]
 
 
 def _subsets(pending: list[Op], rng: random.Random) -> Iterator[list[Op]]:
@@ -82,8 +102,7 @@ def _subsets(pending: list[Op], rng: random.Random) -> Iterator[list[Op]]:
             yield [op for op in pending if rng.random() < 0.5]
 
 
-def _bad_writes(cut: Cut, rng: random.Random) -> Iterator[Image]:
-    pending = cut.pending
+def _bad_writes(pending: list[Op], rng: random.Random) -> Iterator[list[Op]]:
     writes = [number for number, op in enumerate(pending) if isinstance(op, Write)]
     if writes:
         last = pending[writes[-1]]
@@ -91,7 +110,7 @@ def _bad_writes(cut: Cut, rng: random.Random) -> Iterator[Image]:
         for torn in sorted({*TORN_AT_BYTES, len(last.data) - 1}):
             if 0 < torn < len(last.data):
                 replaced = last._replace(data=last.data[:torn])
-                yield cut.image([*pending[: writes[-1]], replaced, *pending[writes[-1] + 1 :]])
+                yield [*pending[: writes[-1]], replaced, *pending[writes[-1] + 1 :]]
     for number in writes[-LAST_WRITES:]:
         op = pending[number]
         assert isinstance(op, Write), "the list holds the places of writes"
@@ -101,4 +120,4 @@ def _bad_writes(cut: Cut, rng: random.Random) -> Iterator[Image]:
                 continue
             for bad in (bytes(length), rng.randbytes(length)):
                 replaced = op._replace(data=op.data[:start] + bad)
-                yield cut.image([*pending[:number], replaced, *pending[number + 1 :]])
+                yield [*pending[:number], replaced, *pending[number + 1 :]]

@@ -20,7 +20,7 @@ from syncline.storage.log_directory import LogDirectory
 from syncline.storage.removal.cutting import CutPlan, CutSearch
 from syncline.storage.settings import LogSettings
 from tests.storage.batches import KEY, TOPIC_ID, append, contents, open_directory
-from tests.storage.crash_images import images
+from tests.storage.crash_images import one_image
 from tests.storage.crash_story import Account, Story, check
 from tests.storage.recording_disk import Image, RecordingDisk
 from tests.storage.recovery.test_crash_images import (
@@ -175,7 +175,7 @@ def test_log_outlives_any_lack_of_descriptors(tell: Tell, length: int, monkeypat
         story.flush()
         moments = list(cuts(story))
         for size, account in [*rng.sample(moments, 3), moments[-1]]:
-            check(rng.choice(list(images(Image(), disk.ops[:size], rng))), account, deeply=size % 5 == 0)
+            check(one_image(Image(), disk.ops[:size], rng, rng), account, deeply=size % 5 == 0)
     assert place > 5
 
 

@@ -514,9 +514,8 @@ def run(share: float) -> None:
     cut_and_crash(story)
     rng, choice = random.Random(30), random.Random(31)
     for length, account in cuts(story):
-        for image in images(Image(), story.disk.ops[:length], rng):
-            if choice.random() < share:
-                check(image, account)
+        for image in images(Image(), story.disk.ops[:length], rng, wants=lambda: choice.random() < share):
+            check(image, account)
 
 
 def test_no_power_cut_makes_times_of_records_that_are_gone_count() -> None:

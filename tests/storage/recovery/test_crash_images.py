@@ -16,7 +16,7 @@ from syncline.storage.errors import StorageError
 from syncline.storage.log_directory import LogDirectory
 from syncline.storage.recovery import scan
 from syncline.storage.writing.flusher import Flusher
-from tests.storage.crash_images import images
+from tests.storage.crash_images import images, one_image
 from tests.storage.crash_story import Account, Story, check
 from tests.storage.recording_disk import Image, Mark, RecordingDisk, RecordingFile
 
@@ -136,9 +136,8 @@ def run(tell: Tell, *, is_kind: bool = False, share: float = SHARE, deeply_every
     rng, choice = random.Random(20), random.Random(21)
     seen: set[tuple[str, Account]] = set()
     for length, account in cuts(story):
-        for image in images(Image(), story.disk.ops[:length], rng, is_kind=is_kind):
-            if choice.random() >= share:
-                continue
+        ops = story.disk.ops[:length]
+        for image in images(Image(), ops, rng, is_kind=is_kind, wants=lambda: choice.random() < share):
             key = (repr(image.tree()), account)
             if key not in seen:
                 seen.add(key)
@@ -167,11 +166,11 @@ def test_recovery_ends_the_same_when_it_is_killed_on_the_way(tell: Tell) -> None
     moments = [each for each in cuts(story) if choice.random() < SHARE / 2]
     checked = 0
     for length, account in moments:
-        first = choice.choice(list(images(Image(), story.disk.ops[:length], rng)))
+        first = one_image(Image(), story.disk.ops[:length], rng, choice)
         disk = RecordingDisk(first.copy(), boot="boot-2")
         LogDirectory.open(disk, "/data", **_opening(story)).abandon()
         for inner in range(len(disk.ops) + 1):
-            second = choice.choice(list(images(first, disk.ops[:inner], rng)))
+            second = one_image(first, disk.ops[:inner], rng, choice)
             check(second, account, deeply=False, boot="boot-3")
             checked += 1
 
