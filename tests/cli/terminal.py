@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from syncline.local.layout import LocalClusterError
+from tests.cli.forking import server
 from tests.cluster import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -38,15 +39,15 @@ def messages(errors: bytes) -> str:
 
 
 def run(*arguments: str, given: str | bytes = b"", within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; fail if it prints a traceback."""
-    ran = subprocess.run(
-        command(*arguments),
-        env=ENVIRONMENT,
-        input=given.encode() if isinstance(given, str) else given,
-        capture_output=True,
-        timeout=within_s,
-        check=False,
-    )
+    """Run a command to its end, as a process of its own; fail if it prints a traceback."""
+    data = given.encode() if isinstance(given, str) else given
+    if arguments[:1] == ("up",):
+        # What it has imported when it begins matters.
+        ran = subprocess.run(
+            command(*arguments), env=ENVIRONMENT, input=data, capture_output=True, timeout=within_s, check=False
+        )
+    else:
+        ran = server(tuple(ENVIRONMENT.items())).run(arguments, data, within_s)
     shown = subprocess.CompletedProcess(
         ran.args, ran.returncode, ran.stdout.decode(errors="surrogateescape"), messages(ran.stderr)
     )
