@@ -24,6 +24,9 @@ from typing import IO, NoReturn
 REQUEST_BYTES_MAX = 1 << 16
 # What a command is given: standard input, output and error, and where its exit code is written.
 DESCRIPTORS = 4
+# The server imports the command line before the first command.
+START_S = 60.0
+NUMBER_BYTES = 20
 
 
 class CommandServer:
@@ -73,16 +76,23 @@ def server(environment: tuple[tuple[str, str], ...]) -> CommandServer:
 
 def _said(ended: int, within_s: float, arguments: Sequence[str]) -> int:
     """Return the exit code of a command: its process id comes first, so that it can be killed when its time is over."""
-    lines = b""
-    while not lines.endswith(b"end\n"):
-        readable, _, _ = select.select([ended], [], [], within_s)
-        if not readable:
-            os.kill(int(lines.split()[0]), signal.SIGKILL)
-            raise subprocess.TimeoutExpired(list(arguments), within_s)
-        piece = os.read(ended, 100)
-        assert piece, "the server has died"
-        lines += piece
-    return int(lines.split()[1])
+    pid = _number(ended, START_S)
+    assert pid is not None, f"no process within {START_S} s"
+    code = _number(ended, within_s)
+    if code is None:
+        os.kill(pid, signal.SIGKILL)
+        raise subprocess.TimeoutExpired(list(arguments), within_s)
+    return code
+
+
+def _number(ended: int, within_s: float) -> int | None:
+    """Return the next number that is written, if it comes in time."""
+    readable, _, _ = select.select([ended], [], [], within_s)
+    if not readable:
+        return None
+    said = os.read(ended, NUMBER_BYTES)
+    assert said, "the server of commands has died"
+    return int(said)
 
 
 def _serve(asked: socket.socket) -> None:
@@ -129,9 +139,11 @@ def _tell_end(pid: int, streams: Sequence[int], said: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for fd in streams:
         os.close(fd)
-    os.write(said, f"{pid} ".encode())
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os.write(said, f"{code} end\n".encode())
+    # Nobody listens any more when the command took too long.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(said, b"%*d" % (NUMBER_BYTES, pid))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.write(said, b"%*d" % (NUMBER_BYTES, code))
     os._exit(0)
 
 
