@@ -9,6 +9,7 @@ all that call `tests.cli.terminal.command`).
 import array
 import atexit
 import contextlib
+import gc
 import json
 import os
 import select
@@ -102,6 +103,8 @@ def _serve(asked: socket.socket) -> None:
     from syncline.cli import commands
 
     commands.command_line()
+    # No process looks for garbage among what all have in common.
+    gc.freeze()
     while True:
         request, fds, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, DESCRIPTORS)
         if not request:
