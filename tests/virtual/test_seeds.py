@@ -11,7 +11,8 @@ from syncline.virtual.simulation import RunSettings, run_seed
 pytestmark = pytest.mark.virtual
 
 SEEDS = 70
-COMPARED = 20
+# These have among them whatever the first twenty have in eight seconds: settings, kinds of faults, what happened.
+COMPARED = (1, 3, 5, 6, 8, 9, 15)
 # Runs in other processes: a different salt of string hashes, and a heap in another state.
 NOISY = "noise = [bytearray(n % 97) for n in range(50_000)]; del noise[::3]"
 COMMAND = "import sys; from syncline.virtual.__main__ import main; sys.argv[0] = 'virtual'; sys.exit(main())"
@@ -43,7 +44,7 @@ def test_nothing_changes_without_faults(seed: int) -> None:
 
 def digests(salt: int, noise: str = "") -> list[str]:
     """Return what the command prints of each seed's trace, in a process of its own."""
-    arguments = ["run", "--seeds", f"0..{COMPARED - 1}", "--seconds", "8", "--digests"]
+    arguments = ["run", "--seeds", ",".join(map(str, COMPARED)), "--seconds", "8", "--digests"]
     finished = subprocess.run(
         [sys.executable, "-c", f"{noise}\n{COMMAND}", *arguments],
         env={**os.environ, "PYTHONHASHSEED": str(salt)},
@@ -52,7 +53,7 @@ def digests(salt: int, noise: str = "") -> list[str]:
         check=False,
     )
     lines = [line for line in finished.stdout.splitlines() if len(line.split()) == 2]
-    assert len(lines) == COMPARED, finished.stdout[-2000:] + finished.stderr[-2000:]
+    assert len(lines) == len(COMPARED), finished.stdout[-2000:] + finished.stderr[-2000:]
     return lines
 
 

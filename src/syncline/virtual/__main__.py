@@ -12,10 +12,13 @@ from pathlib import Path
 from syncline.virtual.simulation import FAILURES_SHOWN, RunResult, RunSettings, run_seed
 
 
-def _seeds(text: str) -> range:
-    """Return the seeds that "7" or "0..99" stands for."""
-    first, _, last = text.partition("..")
-    return range(int(first), int(last or first) + 1)
+def _seeds(text: str) -> list[int]:
+    """Return the seeds that "7", "0..99" or "7,20..25" stands for."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("..")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -28,7 +31,7 @@ def _arguments() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run many seeds")
-    run.add_argument("--seeds", type=_seeds, default=_seeds("0..99"), help="one seed, or a range such as 0..99")
+    run.add_argument("--seeds", type=_seeds, default=_seeds("0..99"), help="seeds and ranges: 0..99, or 7,20..25")
     run.add_argument("--jobs", type=int, default=1, help="number of processes that run seeds")
     replay = commands.add_parser("replay", help="run one seed again and print everything about it")
     replay.add_argument("--seed", type=int, required=True)
