@@ -1,10 +1,14 @@
-"""What all tests share: how they are spread over processes, in which order they run, and three real brokers."""
+"""What all tests share: how they are spread over processes, and in which order they run.
+
+A cluster that tests share lives as long as their room (`scope="package"`): brokers that idle until the end of the run
+take a hundredth of a core each.
+"""
 
 import gc
 import random
 import signal
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +16,6 @@ import hypothesis
 import pytest
 
 from syncline.model.compiled import is_compiled
-from tests.cluster import QUICK_GROUPS, LocalCluster, start_cluster
 
 ANY_SEED = -1
 # So many objects are made before Python looks for garbage among them.
@@ -100,13 +103,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
         places = ordered(item.nodeid for item in items)
         items.sort(key=lambda item: places[scope_of(item.nodeid)])
-
-
-@pytest.fixture(scope="session")
-def three_brokers() -> Iterator[LocalCluster]:
-    """Three brokers, shared by tests that do not harm them: each test makes its own topics."""
-    started = start_cluster(brokers=3, configs=QUICK_GROUPS)
-    try:
-        yield started
-    finally:
-        started.stop()

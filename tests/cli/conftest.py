@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import syncline.local.named_brokers  # noqa: F401
 from syncline.model.ids import TopicPartition as Key
 from tests.cli.scripted_kafka import ScriptedKafka, Serve, serving
-from tests.cluster import LocalCluster
+from tests.cluster import QUICK_GROUPS, LocalCluster, cluster
 
 with warnings.catch_warnings():
     # typer uses what click is about to drop, whichever test imports it first.
@@ -28,19 +28,26 @@ _NUMBERS = itertools.count(1)
 THREE_PARTITIONS = {Key("foo", 0): (1, 2, 3), Key("foo", 1): (1, 2, 3), Key("bar", 0): (2, 3, 4)}
 
 
+@pytest.fixture(scope="package")
+def three_brokers() -> Iterator[LocalCluster]:
+    """Three brokers, shared by tests that do not harm them: each test makes its own topics."""
+    with cluster(brokers=3, configs=QUICK_GROUPS) as started:
+        yield started
+
+
 @pytest.fixture
 def at(three_brokers: LocalCluster) -> tuple[str, str]:
     """The options that point a command at the shared cluster."""
     return "--data", str(three_brokers.directory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(three_brokers: LocalCluster) -> AdminClient:
     """A client of the shared cluster."""
     return AdminClient({"bootstrap.servers": three_brokers.bootstrap, "log_level": 0})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def make_topic(admin: AdminClient) -> Callable[..., str]:
     """Create a topic with so many partitions; return its name.
 
@@ -61,13 +68,13 @@ def topic(make_topic: Callable[..., str]) -> str:
     return make_topic(2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def any_topic(make_topic: Callable[..., str]) -> str:
     """A topic with two partitions, for tests that do not change it."""
     return make_topic(2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]) -> Callable[[], tuple[str, str]]:
     """Create a topic of one partition with the records 0 to 9, and a group that has committed 4; return both names."""
 
@@ -87,7 +94,7 @@ def ten_read_to_four(three_brokers: LocalCluster, make_topic: Callable[..., str]
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def read(ten_read_to_four: Callable[[], tuple[str, str]]) -> tuple[str, str]:
     """Such a topic and group, for tests that do not change them."""
     return ten_read_to_four()

@@ -71,7 +71,7 @@ class Clusters:
         return begin_all(prepared, own, name, stop)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clusters() -> Iterator[Clusters]:
     """Return fresh clusters that are prepared for every sequence."""
     found = Clusters()

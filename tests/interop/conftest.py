@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"interop: {tests} tests SKIPPED: {reason}", yellow=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def three_brokers() -> Iterator[LocalCluster]:
     """Three brokers for the tests of this room alone, as some of them kill brokers and pause them."""
     started = start_cluster(brokers=3, configs=QUICK_GROUPS)
@@ -87,7 +87,7 @@ class Pool:
         return self.kept[client.name]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pool(request: pytest.FixtureRequest, three_brokers: LocalCluster) -> Iterator[Pool]:
     """Return the agents; those that must be built are built one after the other while the first are tried."""
     parameters = [
@@ -142,13 +142,13 @@ def name(request: pytest.FixtureRequest) -> str:
     return f"{words}-{next(_numbers)}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(three_brokers: LocalCluster) -> AdminClient:
     """Return a client that looks at the cluster from outside of the trial."""
     return AdminClient({"bootstrap.servers": three_brokers.bootstrap})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def make_topic(admin: AdminClient) -> Callable[..., str]:
     """Return a function that creates a topic with three replicas."""
 
@@ -161,7 +161,7 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tools(pool: Pool) -> Iterator[Agent]:
     """Return one virtual machine in which Apache Kafka's tools run, one after the other."""
     agent = pool.start(Client("console tools", console_tools))

@@ -9,9 +9,9 @@ from itertools import count
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
-    """One Spark session for the whole run: starting one takes seconds."""
+    """One Spark session for the whole room: starting one takes seconds."""
     from syncline.pipeline.session import spark_session
 
     with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
         session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bootstrap() -> Iterator[str]:
     """The address of three running brokers; SYNCLINE_TEST_BOOTSTRAP points the tests at any other cluster."""
     elsewhere = os.environ.get("SYNCLINE_TEST_BOOTSTRAP")
@@ -145,7 +145,7 @@ class Broker:
         admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(bootstrap: str) -> Broker:
     """Topics and records on the brokers."""
     return Broker(bootstrap, count())
