@@ -47,7 +47,7 @@ def test_lines_for_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert said.index("Broker 1 serves 83.3 %") < said.index("Broker 2 serves") < said.index("Model and measurement")
     assert "now 40 GB: 16.7 % from disk" in said
     assert "group B  0 %          20 MB/s    100 %" in said
-    assert said.endswith("It is away.\n\nWhat 1 broker would have answered is missing.\n")
+    assert said.endswith("It is away.\n\nThe answer of 1 broker is missing.\n")
 
 
 def test_json_for_scripts_and_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_size_of_memory_is_read_or_refused() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"memory_bytes": -1}, "broker 2 does not know how much memory is free. Give it with --ram SIZE."),
-        ({"buckets": [[99, 1, 1]]}, "what broker 2 has counted contradicts itself: there is no bucket"),
+        ({"memory_bytes": -1}, "broker 2 does not know how much memory is free. Name a size with --ram SIZE."),
+        ({"buckets": [[99, 1, 1]]}, "the counts of broker 2 contradict each other: there is no bucket"),
     ],
 )
 def test_answers_without_a_curve_are_refused_in_a_sentence(changed: dict[str, Any], sentence: str) -> None:

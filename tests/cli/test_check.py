@@ -66,7 +66,7 @@ def test_table_runs_every_check() -> None:
         (("--truncation", "luck"), "--truncation takes one of high-watermark, one-round, epoch-request, epoch-fetch"),
         (("--property", "S9"), "--property takes S1, S2, S3, S6, not 'S9'."),
         (("--large",), "--large adds rows to --table: give both."),
-        (("--table", "--replicas", "3", "--no-fence"), "--table has its own bounds and rules, and does not take --re"),
+        (("--table", "--replicas", "3", "--no-fence"), "--table has its own bounds and rules: leave out --re"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

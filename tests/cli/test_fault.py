@@ -41,7 +41,7 @@ def test_fault_is_added_listed_and_cleared(at: tuple[str, str], topic: str) -> N
     assert row.split()[:2] == ["slow", "disk-slow"]
     assert row.endswith("s left")
 
-    assert call("fault", "clear", "slow", *at) == "slow: disk-slow cleared, it struck 0 times\n"
+    assert call("fault", "clear", "slow", *at) == "slow: disk-slow cleared; it took effect 0 times\n"
     assert call("fault", "list", *at) == "no faults\n"
     assert call("fault", "clear", *at) == "no faults\n"
 
@@ -80,7 +80,10 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add disk-fail --errno EPERM", "--errno is not among EIO, "),
         ("add disk-fail --direction up", "--direction is a list among read, write, sync"),
         ("add disk-fail --partition orders", "--partition takes TOPIC:NUMBER, such as orders:3, not 'orders'."),
-        ("add disk-fail --topic a --partition b:1", "--partition b:1 is not of --topic a: leave out one of them."),
+        (
+            "add disk-fail --topic a --partition b:1",
+            "--partition b:1 does not belong to --topic a: leave out one of them.",
+        ),
         ("add disk-fail --trigger sometimes", "a trigger is always, once, nth=N"),
         ("add disk-fail --broker 9", "there is no broker 9 in "),
         ("add disk-fail --broker somebody", "a node is a broker's number, controller, leader, followers or all"),
@@ -137,7 +140,7 @@ def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) 
     shown = run("fault", "add", "disk-fail", "--partition", "nowhere:3", *at)
     assert shown.returncode == 0
     assert "disk-fail at broker 1, 2, 3" in shown.stdout
-    assert "the fault has begun, but there is no partition 3 of 'nowhere'." in shown.stderr
+    assert "the fault has started, but there is no partition 3 of 'nowhere'." in shown.stderr
 
 
 def test_clear_fails_while_a_broker_may_still_have_the_fault(

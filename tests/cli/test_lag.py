@@ -141,8 +141,8 @@ def test_partition_whose_leader_is_silent_is_counted_as_unknown(cluster: Callabl
 @pytest.mark.parametrize(
     ("rows", "first", "last"),
     [
-        ((row(0, None, 7, client_id="app", fetch_offset=7),), "no commits, stable", "none, as the group has"),
-        ((), "stable", "it has committed nothing in a topic that exists"),
+        ((row(0, None, 7, client_id="app", fetch_offset=7),), "no commits, stable", "none (the group has"),
+        ((), "stable", "it has no committed offsets in an existing topic"),
     ],
     ids=["never-commits", "all-topics-deleted"],
 )
@@ -207,7 +207,7 @@ def test_groups_of_all_brokers_are_listed_and_those_of_a_silent_one_missed(clust
     by_log_end = json.loads(call("lag", "--end", "leo", "--json"))
     assert [(each["lag"], each["end"]) for each in by_log_end["groups"]] == [(7, "leo")] * 2
     assert "broker 2 cannot be reached." in shown
-    assert "Groups of 1 broker that did not answer are missing." in shown
+    assert "Groups coordinated by 1 broker that did not answer are missing." in shown
 
 
 def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
@@ -240,7 +240,7 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
     assert told[0].startswith("Group g is ERR: 12,345 unread records")
     assert told[1].startswith("t-3 is STOP: last commit")
     assert "t-3 will lose data in 60 s" in told[2]
-    assert told[3].startswith("Nothing is known of t-4 (LEADER_NOT_AVAILABLE)")
+    assert told[3].startswith("Nothing is known about t-4 (LEADER_NOT_AVAILABLE)")
     assert "estimated" in told[4]
     assert json.loads(call("lag", "explain", "g", "--json"))["words"] == [part.strip() for part in told]
 
@@ -249,30 +249,32 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
     ("answers", "arguments", "complaint"),
     [
         pytest.param([ELSEWHERE, ELSEWHERE], ("g",), "there is no group 'g'.", id="unknown"),
-        pytest.param([ELSEWHERE, {}], ("g",), "Broker 2 does not answer and may know it.", id="unknown-and-silent"),
+        pytest.param(
+            [ELSEWHERE, {}], ("g",), "Broker 2 does not answer and may know the group.", id="unknown-and-silent"
+        ),
         pytest.param([{}, {}], ("g",), "broker 1 cannot be reached.", id="all-silent"),
         pytest.param([{}, {}], (), "broker 2 cannot be reached.", id="all-silent-about-all"),
         pytest.param(
             [{"lag.group": {"standing": "COORDINATOR_LOAD_IN_PROGRESS"}}],
             ("g",),
-            "broker 1 is still reading its groups.",
+            "broker 1 is still loading its groups.",
             id="loading",
         ),
         pytest.param(
             [ELSEWHERE, {"lag.group": {"standing": "COORDINATOR_NOT_AVAILABLE"}}],
             ("g",),
-            "broker 2 coordinates group 'g' and cannot read its log of groups",
+            "broker 2 coordinates group 'g' but cannot read its group log",
             id="damaged-log-of-groups",
         ),
         pytest.param([ELSEWHERE], ("explain",), "`syncline lag explain GROUP`", id="explain-without-a-group"),
         pytest.param([ELSEWHERE], ("a", "b"), "name one group", id="two-groups"),
-        pytest.param([ELSEWHERE], ("g", "--readers"), "name none", id="readers-of-a-group"),
-        pytest.param([ELSEWHERE], ("--readers", "--end", "leo"), "leave --end out", id="end-of-readers"),
-        pytest.param([ELSEWHERE], ("explain", "g", "--end", "hw"), "leave --end out", id="end-of-explain"),
+        pytest.param([ELSEWHERE], ("g", "--readers"), "do not name a group", id="readers-of-a-group"),
+        pytest.param([ELSEWHERE], ("--readers", "--end", "leo"), "leave out --end", id="end-of-readers"),
+        pytest.param([ELSEWHERE], ("explain", "g", "--end", "hw"), "leave out --end", id="end-of-explain"),
         pytest.param([{}, {}], ("--readers",), "broker 1 cannot be reached.", id="all-silent-about-readers"),
-        pytest.param([ELSEWHERE], ("--readers", "-b", "x:1"), "use --data DIRECTORY", id="readers-elsewhere"),
+        pytest.param([ELSEWHERE], ("--readers", "-b", "x:1"), "with --data", id="readers-elsewhere"),
         pytest.param([{}], ("--watch",), "broker 1 cannot be reached.", id="watch-nobody"),
-        pytest.param([ELSEWHERE], ("explain", "g", "-b", "x:1"), "use --data DIRECTORY", id="explain-elsewhere"),
+        pytest.param([ELSEWHERE], ("explain", "g", "-b", "x:1"), "with --data", id="explain-elsewhere"),
     ],
 )
 def test_what_cannot_be_shown_is_said(
@@ -350,7 +352,7 @@ def test_readers_of_all_brokers_are_shown_with_the_group_that_one_of_them_knows(
         ["app", "1,000", "-", "several clients with this name"],
         ["solo", "1,000", "-", "from a follower, broker 1"],
     ]
-    assert gone == "1 position of clients that have disconnected: --json shows them, too."
+    assert gone == "1 position of disconnected clients not shown: --json includes them."
 
 
 @pytest.mark.parametrize(
@@ -388,6 +390,6 @@ def test_lag_of_a_running_cluster_by_its_brokers_and_by_kafkas_api(
     assert by_api["rows"][0]["lag_bytes"] is None
     assert by_api["rows"][0]["event_lag_ms"] >= 0
     assert group in shown
-    assert "Kafka's API does not tell" in shown
+    assert "Kafka's API does not report" in shown
     assert group in succeed("lag", *at)
     assert f"Group {group} is" in call("lag", "explain", group, *at)

@@ -49,10 +49,8 @@ def test_group_without_commits_has_no_lag(kafka: Serve) -> None:
     """Guards: it was said to be 0. Members alone make it a group."""
     kafka(KafkaAdmin({"t": [1]}, {"g": {}, "on-deleted": {}}, members={"g": [member("app", ("t", 0))]}))
 
-    assert "lag up to hw: none, as the group has committed nothing" in call("lag", "g", *AT)
-    assert (
-        call("groups", "describe", "on-deleted", *AT).splitlines()[1].startswith("it has committed nothing in a topic")
-    )
+    assert "lag up to hw: none (the group has no committed offsets)" in call("lag", "g", *AT)
+    assert call("groups", "describe", "on-deleted", *AT).splitlines()[1].startswith("it has no committed offsets in")
     header, line = call("lag", *AT).splitlines()[:2]
     assert cells(header, line, "GROUP", "MEMBERS", "LAG") == ["g", "1", "-"]
 
@@ -140,7 +138,7 @@ def test_reset_says_that_there_is_no_such_group(kafka: Serve) -> None:
     admin = kafka(KafkaAdmin({"t": [1]}, {"readers": {("t", 0): 4}}))
 
     shown = call(*RESET, *AT).splitlines()
-    assert shown[-2].startswith("there is no group 'g': --execute would make it.")
+    assert shown[-2].startswith("there is no group 'g': --execute would create it.")
     assert json.loads(call(*RESET, "--json", *AT))["is_new_group"] is True
     assert "there was no group 'g'" in call(*RESET, "--execute", *AT)
     assert admin.altered == [("t", 0, 8)]
@@ -150,7 +148,7 @@ def test_reset_waits_for_a_leader_of_each_partition(kafka: Serve) -> None:
     """Half a reset is none; the sentence names the partitions."""
     kafka(KafkaAdmin({"t": [1, NO_LEADER]}, {"g": {("t", 0): 4}}))
 
-    assert "has no leader: 1. Syncline's brokers know why" in refusal(*RESET, *AT)
+    assert "while these partitions have no leader: 1. Syncline's brokers know why" in refusal(*RESET, *AT)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_change_of_the_replication_factor_needs_a_word(serve: Serve, plan: Calla
 
     sentence = refuses(kafka, "reassign", "execute", "-f", fewer)
 
-    assert sentence.startswith("the file changes the number of replicas of foo-0 from 3 to 2, foo-1 from 3 to 4.")
+    assert sentence.startswith("the plan changes the number of replicas of foo-0 from 3 to 2, foo-1 from 3 to 4.")
     assert kafka.changes == []
     at(kafka, "reassign", "execute", "-f", fewer, "--allow-replication-factor-change")
     assert kafka.replicas[FOO_0] == (1, 2, 3)
@@ -241,7 +241,7 @@ def test_dry_run_shows_everything_and_changes_nothing(
     assert "foo-0: 1,2,3 -> 1,2,5, 5 MB to copy" in shown
     assert "broker 5 receiving: 5 MB" in shown
     assert ("topic foo: follower.replication.throttled.replicas=0:5" in shown) is not owns_throttles
-    assert ("at most 2 MB/s at each broker, as long as the move runs" in shown) is owns_throttles
+    assert ("at most 2 MB/s at each broker while the move runs" in shown) is owns_throttles
     assert data["partitions"] == [{"partition": "foo-0", "from": [1, 2, 3], "to": [1, 2, 5], "copied_bytes": 5_000_000}]
     assert kafka.changes == []
 
@@ -256,13 +256,13 @@ def test_plan_that_changes_nothing_says_so(serve: Serve, plan: Callable[..., str
 
     assert shown[-2] == "Successfully started partition reassignments for foo-0,foo-1"
     assert told == [shown[-1]]
-    assert shown[-1].startswith("Nothing is to be moved")
+    assert shown[-1].startswith("There is nothing to move")
     assert json.loads(at(kafka, *same, "--json"))["moves_nothing"]
     assert json.loads(at(kafka, *same, "--json", "--dry-run"))["moves_nothing"]
     partly = ("reassign", "execute", "-f", plan({FOO_0: (1, 2, 3), FOO_1: (1, 2, 5)}), "--dry-run")
     assert not json.loads(at(kafka, *partly, "--json"))["moves_nothing"]
     lines = at(kafka, *partly).splitlines()
-    assert "  foo-0: 1,2,3, as it is" in lines
+    assert "  foo-0: 1,2,3, unchanged" in lines
     assert "  foo-1: 1,2,3 -> 1,2,5" in lines
 
 
@@ -441,7 +441,7 @@ def test_t47_syncline_has_one_directory_per_broker(serve: Serve, plan: Callable[
 
     sentence = refuses(kafka, "reassign", "execute", "-f", plan({FOO_0: (1, 2, 3)}, foo_0=["/e", "any", "any"]))
 
-    assert sentence.startswith("replica foo-0-1 cannot be moved to /e: a broker of Syncline has one log directory.")
+    assert sentence.startswith("replica foo-0-1 cannot be moved to /e: a Syncline broker has one log directory.")
     assert kafka.changes == []
 
 
@@ -572,7 +572,7 @@ def test_t41_repeated_file_without_a_throttle_keeps_it(serve: Serve, plan: Calla
     assert kept == 1_000_000
     assert (removed["move"], removed["throttle_bytes_per_s"]) == ("m-1", None)
     assert kafka.moves["m-1"]["throttle"] == -1
-    assert refuses(serve(), *again, "--throttle", "none").startswith("moves of Apache Kafka have no throttle of their")
+    assert refuses(serve(), *again, "--throttle", "none").startswith("Apache Kafka's moves have no throttle of their")
 
 
 def test_list_shows_what_moves(serve: Serve, plan: Callable[..., str]) -> None:
@@ -689,4 +689,4 @@ def test_two_goals_at_once_are_refused(serve: Serve, plan: Callable[..., str]) -
         serve(), "reassign", "execute", "-f", plan({FOO_0: (1, 2, 5)}), "--deadline", "3s", "--max-client-impact", "10%"
     )
 
-    assert sentence == "a move is controlled by --deadline or by --max-client-impact: give one of them."
+    assert sentence == "--deadline and --max-client-impact both control the rate: give one of them."

@@ -212,7 +212,7 @@ def test_command_that_ends_while_it_measures_clients_leaves_the_move_as_it_was(
     _, shown = process.communicate(timeout=30)
 
     assert process.returncode == 128 + signal.SIGTERM
-    assert "The move goes on at 60 kB/s, as before." in shown
+    assert "The move continues at 60 kB/s, as before." in shown
     assert rate() == 60_000
     until(lambda: not probes())
     call("reassign", "cancel", "-f", plan, *at)

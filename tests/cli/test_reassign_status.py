@@ -53,7 +53,7 @@ def test_plan_tells_bytes_ratio_and_the_time_at_a_rate(serve: Serve, plan: Plan)
     assert next(part for part in facts["parts"] if part["broker"] == 5)["room_after_bytes"] == 4_000_000
     shown = at(kafka, *arguments)
     assert "2 partitions, 2 new replicas, MoveRatio 0.222, 6 MB to copy" in shown
-    assert "at 2 MB/s it takes 3 s; the bottleneck is" in shown
+    assert "at 2 MB/s the move takes 3 s; the bottleneck is" in shown
     assert kafka.changes == []
 
 
@@ -100,7 +100,7 @@ def test_plan_refuses_a_share_of_unknown_links(serve: Serve, plan: Plan) -> None
     """It cannot be measured without loading the links."""
     sentence = refuses(serve(), "reassign", "plan", "-f", plan(TARGETS), "--max-client-impact", "10%")
 
-    assert sentence == "a share of the links needs their capacity: give --link-capacity B/S."
+    assert sentence == "a share of the links can only be computed from their capacity: give --link-capacity B/S."
 
 
 def test_status_shows_bars_rates_and_the_end(serve: Serve, plan: Plan) -> None:
@@ -253,7 +253,7 @@ def test_resume_of_a_move_without_a_goal_asks_for_one(serve: Serve, plan: Plan) 
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1MB")
 
     assert refuses(kafka, "reassign", "resume").startswith("move m-1 has no goal to adapt its rate to")
-    assert refuses(kafka, "reassign", "resume", "m-7") == "no move 'm-7' runs. Those that run: m-1."
+    assert refuses(kafka, "reassign", "resume", "m-7") == "move 'm-7' is not running. Running moves: m-1."
 
 
 def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan: Plan) -> None:
@@ -262,7 +262,7 @@ def test_resume_at_kafka_changes_the_rates_of_all_that_moves(serve: Serve, plan:
     at(kafka, "reassign", "execute", "-f", plan(TARGETS), "--throttle", "1000")
     assert refuses(kafka, "reassign", "resume").startswith("what moves has no goal")
     assert refuses(kafka, "reassign", "resume", "m-1").startswith(
-        "there is no move 'm-1': Apache Kafka knows what moves"
+        "there is no move 'm-1': Apache Kafka does not keep moves apart"
     )
     begun_s = time.monotonic()
 
@@ -361,7 +361,7 @@ def test_throttle_show_names_the_mode_and_the_throttles_of_moves(serve: Serve, p
 
     shown = at(kafka, "throttle", "show")
 
-    assert "move m-1 (plan.json): 1 MB/s at each broker, as long as it runs" in shown
+    assert "move m-1 (plan.json): 1 MB/s at each broker while the move runs" in shown
     assert "broker 1 enforces rates as Kafka does, on average over some seconds (replication.quota.mode=kafka)" in shown
     assert "brokers 2,3,4,5 enforce rates strictly (replication.quota.mode=strict)" in shown
 
@@ -382,7 +382,7 @@ def test_throttle_explain_names_what_is_missing(limited: ScriptedKafka) -> None:
     assert {line.partition(":")[0] for line in table.partition("\n\n")[2].splitlines()} <= {
         effect.value for effect in Effect
     }
-    assert "counted: in sync, so it is never held back" in table
+    assert "counted: the replica is in sync and so never held back" in table
     assert refuses(limited, "throttle", "explain", "quux") == "there is no topic 'quux'."
 
 
@@ -422,7 +422,7 @@ def test_t39_rate_of_a_broker_that_is_down(serve: Serve) -> None:
     kafka, syncline = serve(brokers=(1, 2, 4)), serve(brokers=(1, 2, 4), owns_throttles=True)
     arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "3", "--role", "sending")
 
-    assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
+    assert refuses(kafka, *arguments).startswith("broker 3 is down, and in Apache Kafka only that broker can")
     at(syncline, *arguments)
     assert syncline.changes == ["broker 3 leader.rate=5000000"]
 
@@ -435,7 +435,7 @@ def test_t39_rate_of_a_broker_that_is_down_is_shown_and_cleared(serve: Serve) ->
 
     shown = json.loads(at(telling, "throttle", "show", "--json"))
     assert [(row["broker"], row["bytes_per_s"]) for row in shown["rates"]] == [(3, 100_000)]
-    assert "broker 3 is down, and nobody else tells its rates" in at(silent, "throttle", "show")
+    assert "broker 3 is down, and no other broker reports its rates" in at(silent, "throttle", "show")
     at(silent, "throttle", "clear", "--brokers", "all", "--role", "sending")
     assert silent.configs[BROKER, "3"] == {}
 
@@ -457,7 +457,7 @@ def test_t39_rate_of_a_broker_that_has_just_died(serve: Serve) -> None:
         kafka.ports[3] = syncline.ports[3] = closed.getsockname()[1]
     arguments = ("throttle", "set", "--rate", "5MB", "--brokers", "3", "--role", "sending")
 
-    assert refuses(kafka, *arguments).startswith("broker 3 is down, and Apache Kafka takes its rates only at")
+    assert refuses(kafka, *arguments).startswith("broker 3 is down, and in Apache Kafka only that broker can")
     at(syncline, *arguments)
     assert syncline.changes == ["broker 3 leader.rate=5000000"]
 
@@ -479,7 +479,7 @@ def test_resume_that_cannot_measure_clients_puts_the_rate_back(
     else:
         rates = kafka.settings("leader.replication.throttled.rate")
         assert rates == dict.fromkeys("1235", "20000000") == kafka.settings("follower.replication.throttled.rate")
-    assert "The move goes on at 20 MB/s, as before." in capsys.readouterr().err
+    assert "The move continues at 20 MB/s, as before." in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -496,5 +496,5 @@ def test_resume_that_is_interrupted_while_it_measures_puts_the_rate_back(serve: 
 
     assert process.returncode == 128 + signal.SIGINT
     assert kafka.moves["m-1"]["throttle"] == 20_000_000
-    assert "The move goes on at 20 MB/s, as before." in shown
+    assert "The move continues at 20 MB/s, as before." in shown
     assert "Traceback" not in shown

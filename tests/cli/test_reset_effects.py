@@ -129,7 +129,7 @@ def test_effects_are_shown_with_their_sum(capsys: pytest.CaptureFixture[str]) ->
 
     assert [line.split() for line in lines[1:4]] == [
         ["t", "0", "60", "40", "reads", "again", "15", "2,000", "20.0"],
-        ["t", "1", "4", "40", "skips", "30", "3,000", "30.0", "6", "lost", "already"],
+        ["t", "1", "4", "40", "skips", "30", "3,000", "30.0", "6", "already", "lost"],
         ["t", "2", "-", "40", "-", "-", "-", "-", "nothing", "committed"],
     ]
     assert lines[4:] == [

@@ -112,9 +112,9 @@ def test_configs_are_set_shown_and_unset(topic: str, at: tuple[str, str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("describe", "broker", "9"), "there is no broker '9' now. Those that answer are 1, 2, 3."),
-        (("describe", "broker", "first"), "there is no broker 'first'"),
-        (("describe", "cluster", "x"), "belong to a `topic` or a `broker`"),
+        (("describe", "broker", "9"), "broker '9' does not exist or is down. Brokers that are up: 1, 2, 3."),
+        (("describe", "broker", "first"), "broker 'first' does not exist"),
+        (("describe", "cluster", "x"), "KIND is `topic` or `broker`"),
         (("alter", "broker", "1", "--set", "num.partitions=3"), "Cannot update these configs dynamically"),
         (("alter", "broker", "1"), "nothing to alter"),
         (("alter", "broker", "1", "--set", "x"), "--set takes NAME=VALUE"),

@@ -234,9 +234,9 @@ def test_what_kafka_cannot_is_said_in_a_sentence(kafka: Kafka, topic: str, plan:
     unknown = kafka.refuses("reassign", "execute", "-f", plan([A, 9]), "--additional")
     kafka.ours("reassign", "cancel", "-f", file)
 
-    assert named.startswith("there is no move 'm-1': Apache Kafka knows what moves, not in which moves.")
+    assert named.startswith("there is no move 'm-1': Apache Kafka does not keep moves apart.")
     assert no_goal.startswith("what moves has no goal to adapt its rate to: give --deadline or --max-client-impact.")
-    assert down == "broker 9 is down, and Apache Kafka takes its rates only at that broker."
+    assert down == "broker 9 is down, and in Apache Kafka only that broker can change its rates."
     assert "add --allow-replication-factor-change" in factor
     assert unknown == "Unknown broker id 9"
 

@@ -121,8 +121,8 @@ def test_start_tells_that_a_port_of_last_time_is_taken(copy: Path) -> None:
 
     assert (up.returncode, got["1"]) == (0, ports["1"])
     assert up.stderr == (
-        f"broker 2 has port {got['2']}, also at the next start: {ports['2']}, which it had last time, is in use"
-        " (--port insists on a port)\n"
+        f"broker 2 uses port {got['2']}, now and at the next start: its last port, {ports['2']}, is in use "
+        "(--port insists on a port)\n"
     )
 
 

@@ -46,7 +46,7 @@ def test_supervisor_starts_a_dead_broker_again(shared: LocalCluster) -> None:
     shared.kill(1)
     assert await_other_pid(shared, 1, old_pid) != old_pid
     shown = syncline("status", "--data", str(shared.directory)).stdout
-    assert "broker 1 has ended once since the cluster was up, last at " in shown
+    assert "broker 1 has ended once since the cluster came up, most recently at " in shown
     assert shown.splitlines()[-1].endswith(": SIGKILL")
     assert shared.running.client_ports == ports
 
@@ -119,12 +119,12 @@ def test_up_goes_on_without_a_broker_whose_directory_is_bad(tmp_path: Path) -> N
         # A script that goes on as if all were up would find out much later.
         assert started.returncode == 1, started.stderr
         assert started.stdout.startswith("2 brokers are up: ")
-        assert "broker 2 is not, and is started again and again: " in started.stderr
+        assert "broker 2 is not up; it is restarted repeatedly: " in started.stderr
         assert str(bad) in started.stderr
         status = syncline("status", "--data", str(tmp_path))
         shown = status.stdout
         assert status.returncode == 1
-        assert f"broker 2 could not start, and is started again and again: Not a directory: {bad}" in shown
+        assert f"broker 2 could not start; it is restarted repeatedly: Not a directory: {bad}" in shown
         bad.unlink()
 
         def is_complete() -> bool:
@@ -198,7 +198,7 @@ def test_up_names_the_options_of_the_last_start_that_it_lacks(tmp_path: Path) ->
         assert ran.returncode == 0, ran.stderr
         said.append(ran.stderr)
 
-    options = "options of the last start that are not given now, and are not in effect"
+    options = "these options of the last start were not given now and are not in effect"
     assert said == ["", f"{options}: --config log.retention.ms=-1 --racks a\n", ""]
 
 

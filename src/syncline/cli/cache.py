@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(short_help="Show how much memory the page cache needs, and who reads past it.")(cache)
+    app.command(short_help="Show how much page cache is needed, and who misses it.")(cache)
 
 
 def cache(
@@ -30,19 +30,21 @@ def cache(
         typer.Option(
             "--ram",
             metavar="SIZE",
-            help="Suppose that each broker's page cache may take so much (default: what brokers find free).",
+            help="Assume that each broker's page cache can use this much memory (default: the memory that brokers "
+            "find free).",
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures here.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts to this file.")
     ] = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which share of what is read comes from the disk, for every size of the page cache.
+    """Show what share of the bytes read comes from disk, for every size of the page cache.
 
-    It asks the brokers of a cluster on this machine. Each broker knows of every read how much it has written, to all
-    its logs, since it wrote what is read: that much memory would have kept it. Whether it was kept is measured, too.
+    Asks the brokers of a cluster on this machine. For every read, a broker knows how much it has written to all its
+    logs since it wrote the bytes being read: a page cache of that size would still hold them. Brokers also measure
+    whether their page cache did.
     """
     from syncline.local.control import controls
 
@@ -123,7 +125,7 @@ def show(
     for sentence in silent.values():
         say("", sentence)
     if silent:
-        say("", f"What {counted(len(silent), 'broker')} would have answered is missing.")
+        say("", f"The answer of {counted(len(silent), 'broker')} is missing.")
     if html is not None:
         say("", f"page: {named(html.absolute())}")
 
@@ -133,8 +135,8 @@ def _facts(broker: int, answer: Mapping[str, Any], memory_bytes: int | None) -> 
     from syncline.lag_report.answers import facts_of
 
     if memory_bytes is None and answer["memory_bytes"] <= 0:
-        raise LocalClusterError(f"broker {broker} does not know how much memory is free. Give it with --ram SIZE.")
+        raise LocalClusterError(f"broker {broker} does not know how much memory is free. Name a size with --ram SIZE.")
     try:
         return facts_of(broker, answer, memory_bytes)
     except ValueError as error:
-        raise LocalClusterError(f"what broker {broker} has counted contradicts itself: {error}.") from None
+        raise LocalClusterError(f"the counts of broker {broker} contradict each other: {error}.") from None

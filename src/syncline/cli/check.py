@@ -28,38 +28,40 @@ def register(app: typer.Typer) -> None:
 
 def check(
     context: typer.Context,
-    replicas: Annotated[int, typer.Option("--replicas", help=f"Replicas, 2 to {REPLICAS_MAX}.")] = 2,
-    records: Annotated[int, typer.Option("--records", help="Records that producers write.")] = 2,
-    epochs: Annotated[int, typer.Option("--epochs", help="Leader epochs: one more than changes of leader.")] = 2,
-    crashes: Annotated[int, typer.Option("--crashes", help="Crashes that keep the log.")] = 2,
+    replicas: Annotated[int, typer.Option("--replicas", help=f"Number of replicas, 2 to {REPLICAS_MAX}.")] = 2,
+    records: Annotated[int, typer.Option("--records", help="Number of records that producers write.")] = 2,
+    epochs: Annotated[int, typer.Option("--epochs", help="Number of leader epochs: one more than leader changes.")] = 2,
+    crashes: Annotated[int, typer.Option("--crashes", help="Number of crashes that keep the log.")] = 2,
     power_cuts: Annotated[
-        int, typer.Option("--power-cuts", help="Crashes that may also lose any number of the last records.")
+        int, typer.Option("--power-cuts", help="Number of crashes that may also lose any number of the last records.")
     ] = 0,
     truncation: Annotated[
         str, typer.Option("--truncation", metavar="MODE", help=f"One of {', '.join(Truncation)}.")
     ] = Truncation.EPOCH_FETCH.value,
-    min_isr: Annotated[int, typer.Option("--min-isr", help="Commit only with this many in sync.")] = 1,
-    fence: Annotated[bool, typer.Option(help="Refuse requests of another epoch (KIP-320).")] = True,
-    epoch_start: Annotated[bool, typer.Option(help="Admit no follower below the epoch's start (KAFKA-7128).")] = True,
+    min_isr: Annotated[int, typer.Option("--min-isr", help="Commit only with this many in-sync replicas.")] = 1,
+    fence: Annotated[bool, typer.Option(help="Refuse requests with another leader epoch (KIP-320).")] = True,
+    epoch_start: Annotated[
+        bool, typer.Option(help="Admit no follower to the ISR below the start of the epoch (KAFKA-7128).")
+    ] = True,
     catch_up: Annotated[bool, typer.Option(help="Restarted replicas wait for the newest metadata.")] = True,
-    transfers: Annotated[bool, typer.Option(help="Leadership may move without a failure.")] = True,
+    transfers: Annotated[bool, typer.Option(help="Leadership may also move without a failure.")] = True,
     leader_crashes_only: Annotated[bool, typer.Option("--leader-crashes-only", help="Only leaders crash.")] = False,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="ID", help=f"Check only this of {', '.join(Property)}; repeatable."),
+        typer.Option("--property", metavar="ID", help=f"Check only this property ({', '.join(Property)}); repeatable."),
     ] = None,
     states_max: Annotated[
-        int, typer.Option("--states-max", help="Give up after so many states (200 to 500 bytes each).")
+        int, typer.Option("--states-max", help="Give up after this many states (200 to 500 bytes each).")
     ] = STATES_MAX,
     table: Annotated[
         bool, typer.Option("--table", help="Run the documented checks instead (under ten seconds).")
     ] = False,
     large: Annotated[
-        bool, typer.Option("--large", help="With --table: those of three replicas, too (minutes).")
+        bool, typer.Option("--large", help="With --table: also run the checks with three replicas (minutes).")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the replication protocol: play every order of events within bounds on an abstract model.
+    """Check the replication protocol: play every order of events, within bounds, on an abstract model.
 
     Prints the shortest history that breaks a property (S1, S2, S3, S6: docs/model-check.md), or that there is none.
     The exit code is 1 if a property is violated; with --table, if a check does not end as documented.
@@ -112,7 +114,7 @@ def _refuse_others(context: typer.Context) -> None:
         and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
     if useless:
-        raise LocalClusterError(f"--table has its own bounds and rules, and does not take {', '.join(useless)}.")
+        raise LocalClusterError(f"--table has its own bounds and rules: leave out {', '.join(useless)}.")
 
 
 def _run_table(rows: tuple[Row, ...], *, as_json: bool) -> None:

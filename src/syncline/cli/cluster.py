@@ -69,13 +69,13 @@ def down(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> N
             )
         if waited_s > SILENCE_S and not has_spoken:
             has_spoken = True
-            print("waiting for brokers to hand over and stop ...", file=sys.stderr)
+            print("waiting for brokers to hand over leadership and stop ...", file=sys.stderr)
         time.sleep(0.01)
     print(json.dumps({"stopped": True}) if as_json else "stopped")
 
 
 def status(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
-    """Show the processes of a running cluster. It exits with 1 unless all of them are running."""
+    """Show the processes of a running cluster. Exits with 1 unless all of them are running."""
     running = _running(data)
     rows = [
         {
@@ -104,23 +104,27 @@ def _show(running: RunningCluster, rows: Sequence[Mapping[str, Any]]) -> None:
         print(f"broker {row['broker']}   port {row['port']}   process {row['pid']}   {row['state']}{metrics}")
     for row in rows:
         if row["failure"]:
-            print(f"broker {row['broker']} could not start, and is started again and again: {row['failure']}")
+            print(f"broker {row['broker']} could not start; it is restarted repeatedly: {row['failure']}")
     for broker_id, (times, last_at_ms, last) in sorted(running.deaths.items()):
         if broker_id not in running.failures:
             how_often = "once" if times == 1 else f"{times} times"
             when = time_of_day(last_at_ms)
-            print(f"broker {broker_id} has ended {how_often} since the cluster was up, last at {when}: {last}")
+            print(
+                f"broker {broker_id} has ended {how_often} since the cluster came up, most recently at {when}: {last}"
+            )
 
 
 def broker(
     broker_id: Annotated[int, typer.Argument(help="Id of this broker.", min=0, max=2**31 - 1)],
     data: DataOption = DEFAULT_DIRECTORY,
-    port: Annotated[int, typer.Option(help="Port for clients; 0: a free one.", min=0, max=65535)] = 9092,
-    internal_port: Annotated[int, typer.Option(help="Port for other brokers; 0: a free one.", min=0, max=65535)] = 0,
-    cluster_size: Annotated[int, typer.Option(help="How many brokers the cluster is meant to have.", min=1)] = 1,
+    port: Annotated[int, typer.Option(help="Port for clients; 0 picks a free port.", min=0, max=65535)] = 9092,
+    internal_port: Annotated[
+        int, typer.Option(help="Port for other brokers; 0 picks a free port.", min=0, max=65535)
+    ] = 0,
+    cluster_size: Annotated[int, typer.Option(help="Number of brokers that the cluster should have.", min=1)] = 1,
     config: ConfigOption = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"A set of configurations: {', '.join(PROFILES)}.")
+        str | None, typer.Option(metavar="NAME", help=f"A predefined set of configurations: {', '.join(PROFILES)}.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

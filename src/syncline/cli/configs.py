@@ -26,13 +26,13 @@ from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
 
-app = typer.Typer(no_args_is_help=True, help="Describe and alter configurations of topics and brokers.")
+app = typer.Typer(no_args_is_help=True, help="Describe and alter the configurations of topics and brokers.")
 
 SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default"}
 
 KindArgument = Annotated[str, typer.Argument(help="topic or broker.")]
 NameArgument = Annotated[
-    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for what is set for all brokers.")
+    str, typer.Argument(help="Name of the topic, id of the broker, or `all` for the values set for all brokers.")
 ]
 AlteredArgument = Annotated[
     str, typer.Argument(help="Name of the topic, id of the broker, or `all` for a value that applies to all brokers.")
@@ -44,7 +44,7 @@ ALL_BROKERS = "all"
 def describe(
     kind: KindArgument,
     name: NameArgument,
-    all_entries: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
+    all_entries: Annotated[bool, typer.Option("--all", help="Also show defaults.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -74,7 +74,7 @@ def describe(
     if as_json:
         print(json.dumps(rows))
     elif not rows:
-        say("everything is at its default (--all shows it)")
+        say("every configuration has its default (--all shows them)")
     else:
         print_table(["NAME", "VALUE", "SOURCE"], [[row["name"], row["value"], row["source"]] for row in rows])
 
@@ -83,9 +83,12 @@ def describe(
 def alter(
     kind: KindArgument,
     name: AlteredArgument,
-    changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a configuration; repeatable.")
+    ] = None,
     removals: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Reset to the default; repeatable.")
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Reset a configuration to its default; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -119,13 +122,13 @@ def _warn_of_undefined(admin: Any, kind: str, name: str, keys: list[str]) -> Non
     known = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
     for key in keys:
         if key not in known and key not in BROKER_CONFIGS and key not in TOPIC_CONFIGS and key not in THROTTLE_RATES:
-            print(f"note: {kind} {name} has no configuration {key!r} so far", file=sys.stderr)
+            print(f"note: {kind} {name} had no configuration {key!r} before; check the name", file=sys.stderr)
 
 
 def _warn_of_unknown(keys: list[str]) -> None:
     for key in keys:
         if key not in BROKER_CONFIGS and key not in THROTTLE_RATES:
-            print(f"note: brokers have no configuration {key!r} so far", file=sys.stderr)
+            print(f"note: brokers know no configuration {key!r}; check the name", file=sys.stderr)
 
 
 def set_configs(admin: Any, kind: str, name: str, changes: dict[str, str], removals: list[str]) -> None:
@@ -151,7 +154,8 @@ def _resource(admin: Any, kind: str, name: str) -> Any:
         brokers = guarded("cannot list brokers", lambda: admin.list_topics(timeout=REQUEST_TIMEOUT_S)).brokers
         if name not in map(str, brokers):
             raise LocalClusterError(
-                f"there is no broker {name!r} now. Those that answer are {', '.join(map(str, sorted(brokers)))}."
+                f"broker {name!r} does not exist or is down. Brokers that are up: "
+                f"{', '.join(map(str, sorted(brokers)))}."
             )
         return ConfigResource(ConfigResource.Type.BROKER, name)
-    raise LocalClusterError(f"configurations belong to a `topic` or a `broker`, not to a {kind!r}.")
+    raise LocalClusterError(f"KIND is `topic` or `broker`, not {kind!r}.")

@@ -89,20 +89,22 @@ def consume(
     from_offset: Annotated[
         str,
         typer.Option(
-            "--from", metavar="WHERE", help="earliest, latest or an offset. A group continues where it has committed."
+            "--from",
+            metavar="WHERE",
+            help="Start at earliest, latest or an offset. A group continues from its committed offsets.",
         ),
     ] = "earliest",
     until: Annotated[
         str | None,
-        typer.Option(metavar="WHERE", help="Stop at this offset (exclusive), or at `end`: where the topic ends now."),
+        typer.Option(metavar="WHERE", help="Stop before this offset, or at `end`: where the topic ends now."),
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")
+        str | None, typer.Option("--group", "-g", help="Join this group and commit the offsets of the records shown.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Stop after so many records.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Stop after this many records.", min=1)] = None,
     timeout_s: Annotated[
-        float | None, typer.Option("--timeout", help="Stop when no record arrives for so many seconds.", min=0)
+        float | None, typer.Option("--timeout", help="Stop when no record arrives for this many seconds.", min=0)
     ] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Show KEY<tab>VALUE.")] = False,
     bootstrap: BootstrapOption = None,
@@ -111,7 +113,7 @@ def consume(
 ) -> None:
     """Show records, and wait for more until Ctrl-C (or --until, --limit, --timeout).
 
-    With --json each line is an object: topic, partition, offset, timestamp, key, value, headers.
+    With --json, each line is an object: topic, partition, offset, timestamp, key, value, headers.
     """
     from confluent_kafka import Consumer
 
@@ -119,8 +121,8 @@ def consume(
     stop = None if until is None else _number(until, "--until", ("end",))
     if group is not None and (isinstance(start, int) or partition is not None):
         raise LocalClusterError(
-            "--group reads all partitions from where the group has committed: it goes with neither --partition nor an "
-            "offset in --from. `syncline groups reset-offsets` moves a group."
+            "--group reads all partitions from the group's committed offsets: leave out --partition, and "
+            "give --from no offset. `syncline groups reset-offsets` moves a group's offsets."
         )
     if group == "":
         raise LocalClusterError("--group takes a name.")
@@ -199,8 +201,9 @@ def _start(
         for index in partitions:
             if not lows[index] <= start <= highs[index]:
                 raise LocalClusterError(
-                    f"offset {start} is outside {reading.topic}-{index}, which holds {lows[index]} to {highs[index]} "
-                    f"(exclusive).{'' if len(partitions) == 1 else ' --partition chooses one partition.'}"
+                    f"offset {start} is out of range: {reading.topic}-{index} holds {lows[index]} to "
+                    f"{highs[index]} "
+                    f"(exclusive).{'' if len(partitions) == 1 else ' --partition selects one partition.'}"
                 )
     else:
         starts = reading.places
@@ -266,7 +269,7 @@ def _look_why(consumer: Any, reading: Reading, servers: str, admin: Any, *, is_l
     before = reading.unreadable
     reading.unreadable = found = unreadable(servers, admin, reading.topic, _due(consumer, reading))
     for each in found:
-        what = f"nothing can be read of {reading.topic}-{each.partition} from offset {each.offset} on: {each.why}"
+        what = f"cannot read {reading.topic}-{each.partition} from offset {each.offset} on: {each.why}"
         if each.advice is not None and (is_last or each in before):
             raise LocalClusterError(f"{what}. {each.advice}")
         if each not in before:

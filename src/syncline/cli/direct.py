@@ -149,7 +149,7 @@ class Direct:
     def _begin_at(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> _Question:
         place = self._places.get(broker)
         if place is None:
-            raise BrokerSilentError(f"broker {broker} is not among the brokers that run")
+            raise BrokerSilentError(f"broker {broker} is not running")
         now_s = time.monotonic()
         last = self._last.get(place)
         if last is None or last.answer.done():
@@ -229,7 +229,7 @@ class Direct:
 
 
 def _in_vain(place: tuple[str, int]) -> BrokerSilentError:
-    return BrokerSilentError(f"{place[0]}:{place[1]}: it does not answer in time")
+    return BrokerSilentError(f"{place[0]}:{place[1]}: it did not answer in time")
 
 
 class _Line:
@@ -264,7 +264,7 @@ class _Line:
         except DecodeError as error:
             host, port = self._place
             raise LocalClusterError(
-                f"the broker at {host}:{port} sends an answer that makes no sense: {error}"
+                f"the broker at {host}:{port} sent a response that cannot be read: {error}"
             ) from None
 
     def _version(self, key: ApiKey) -> int:
@@ -278,7 +278,7 @@ class _Line:
         if version < max(oldest, _OLDEST.get(key, 0)):
             host, port = self._place
             raise LocalClusterError(
-                f"the broker at {host}:{port} does not serve {key.name} in a version that this command knows."
+                f"the broker at {host}:{port} does not support {key.name} in a version that this command knows."
             )
         return version
 

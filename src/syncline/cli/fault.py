@@ -28,11 +28,11 @@ _FIELD: Final = re.compile(r"\A'([a-z_]+)'")
 _FLAGS: Final = {option.field: option.flag for option in OPTIONS.values()}
 
 KindArgument = Annotated[str, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")]
-ID_HELP: Final = "Its id, as `syncline fault list` shows it; without: all."
+ID_HELP: Final = "Id of the fault, as `syncline fault list` shows it (default: all faults)."
 
 
 def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
-    """Begin a fault; it is in effect when this returns."""
+    """Start a fault. It is in effect when the command returns."""
     options: dict[str, Any] = {name: None if value == [] else value for name, value in given.items()}
     options["topic"], options["partition"] = _place(options["topic"], options["partition"])
     for name, option in OPTIONS.items():
@@ -57,7 +57,7 @@ def add(kind: str, data: Path, *, as_json: bool, **given: Any) -> None:
 
 @app.command(name="list")
 def list_faults(data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False) -> None:
-    """Show the faults, and how often each has struck."""
+    """Show the faults, and how often each has taken effect."""
     faults = Faults(data)
     found = faults.all()
     _check_answered(faults, found)
@@ -103,13 +103,13 @@ def clear(
         print(json.dumps({"cleared": [fault.as_json() for fault in cleared], "silent": silent}))
     else:
         for fault in cleared:
-            say(f"{fault.id}: {fault.kind} cleared, it struck {counted(fault.as_json()['hits'], 'time')}")
+            say(f"{fault.id}: {fault.kind} cleared; it took effect {counted(fault.as_json()['hits'], 'time')}")
         if not cleared and not faults.silent:
             say("no faults")
         _say_who_is_silent(faults)
     if faults.silent:
         who = counted(len(faults.silent), "broker")
-        print(f"syncline: {who} did not answer and may still have a fault: repeat the command.", file=sys.stderr)
+        print(f"syncline: {who} did not answer and may still have a fault: run the command again.", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -141,7 +141,7 @@ def _place(topic: str | None, partition: str | None) -> tuple[str | None, int | 
     if not number.isdecimal() or not (name or topic):
         raise LocalClusterError(f"--partition takes TOPIC:NUMBER, such as orders:3, not {partition!r}.")
     if name and topic and name != topic:
-        raise LocalClusterError(f"--partition {partition} is not of --topic {topic}: leave out one of them.")
+        raise LocalClusterError(f"--partition {partition} does not belong to --topic {topic}: leave out one of them.")
     return name or topic, int(number)
 
 
@@ -162,9 +162,9 @@ def _seconds(text: str | None, option: str) -> float | None:
 
 def _warn(fault: Fault) -> None:
     if fault.remark:
-        print(f"syncline: the fault has begun, but {fault.remark}", file=sys.stderr)
+        print(f"syncline: the fault has started, but {fault.remark}", file=sys.stderr)
     if not fault.is_recorded:
-        print("syncline: no other broker could write this into the journal", file=sys.stderr)
+        print("syncline: no other broker could write this fault to the journal", file=sys.stderr)
 
 
 def _check_answered(faults: Faults, found: list[Fault]) -> None:

@@ -37,7 +37,7 @@ from syncline.reassign.amounts import quoted
 # The state of a group that does not exist.
 DEAD: Final = "DEAD"
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, reset their offsets.")
+app = typer.Typer(no_args_is_help=True, help="List, describe, delete and reset consumer groups.")
 
 GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
 
@@ -69,7 +69,7 @@ def describe(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a group: its members, and per partition the committed offset, the end and the lag in records."""
+    """Describe a group: its members, and for each partition the committed offset, the end and the lag in records."""
     admin = admin_client(bootstrap_of(bootstrap, data))
     described = _described(admin, group)
     members = {
@@ -99,7 +99,7 @@ def describe(
             ],
         )
     else:
-        say("it has committed nothing in a topic that exists, and no member reads one")
+        say("it has no committed offsets in an existing topic, and no member reads one")
     for row in rows:
         if row["unknown"]:
             say(f"{row['topic']}-{row['partition']}: the end is unknown ({row['unknown']})")
@@ -142,7 +142,7 @@ def _check_deleted(admin: Any, group: str, future: Any) -> None:
     if code == KafkaError.GROUP_ID_NOT_FOUND:
         raise _no_group(group)
     if code == KafkaError.NON_EMPTY_GROUP:
-        raise _has_members(group, len(_described(admin, group).members), "A group is deleted while it has no members.")
+        raise _has_members(group, len(_described(admin, group).members), "Only a group without members can be deleted.")
     result_of(future, f"cannot delete group {quoted(group)}")
 
 
@@ -157,14 +157,15 @@ def reset_offsets(
     execute: Annotated[
         bool, typer.Option("--execute", help="Change the offsets; without it, only show the changes.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes, as without --execute.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
     """Move a group's committed offsets; the group must have no members.
 
-    Without --execute, it shows what the group would read again or skip: records, bytes, and seconds between appends.
+    Without --execute, the command shows what the group would read again or skip: records, bytes, and seconds between
+    appends.
     """
     from syncline.cli.lag import reset_effects
     from syncline.local.control import controls
@@ -180,7 +181,7 @@ def reset_offsets(
     described = _described(admin, group)
     is_new, member_count = described.state.name == DEAD and not before, len(described.members)
     if execute and member_count:
-        raise _has_members(group, member_count, "Offsets are reset while a group has no members.")
+        raise _has_members(group, member_count, "Only the offsets of a group without members can be reset.")
     targets = _targets(admin, group, topic, sorted(found), target, before)
     result = {"group": group, "topic": topic, "offsets": targets, "executed": execute}
     result |= {"members": member_count, "is_new_group": is_new}
@@ -202,7 +203,7 @@ def reset_offsets(
         ["TOPIC", "PARTITION", "NEW OFFSET"], [[topic, partition, offset] for partition, offset in targets.items()]
     )
     if is_new:
-        say(f"there was no group {quoted(group)}: it has only these offsets now")
+        say(f"there was no group {quoted(group)} before; it now has only these offsets")
 
 
 def _no_group(group: str) -> LocalClusterError:
@@ -245,8 +246,9 @@ def _check_leaders(topic: str, partitions: Mapping[int, Any]) -> None:
     lacking = [index for index, each in sorted(partitions.items()) if each.leader < 0]
     if lacking:
         raise LocalClusterError(
-            f"no offsets can be reset while a partition of topic {topic!r} has no leader: "
-            f"{', '.join(map(str, lacking))}. Syncline's brokers know why: `syncline why {topic}:{lacking[0]}`."
+            f"cannot reset offsets of topic {topic!r} while these partitions have no leader: "
+            f"{', '.join(map(str, lacking))}. Syncline's brokers know why: `syncline why "
+            f"{topic}:{lacking[0]}`."
         )
 
 
@@ -255,7 +257,7 @@ def _warning(group: str, member_count: int, *, is_new: bool) -> str:
     if member_count:
         return f"group {quoted(group)} has {counted(member_count, 'member')}: --execute is refused until it has none"
     if is_new:
-        return f"there is no group {quoted(group)}: --execute would make it. `syncline groups list` lists all groups"
+        return f"there is no group {quoted(group)}: --execute would create it. `syncline groups list` lists all groups"
     return ""
 
 
@@ -330,7 +332,7 @@ def _parse_target(to: str) -> str | int | datetime | _Shift:
     except (OverflowError, ValueError):
         is_late_enough = False
     if not is_late_enough:
-        raise LocalClusterError(f"--to takes a time after 1970, not {quoted(to)}.")
+        raise LocalClusterError(f"--to takes a time in or after 1970, not {quoted(to)}.")
     return instant
 
 
@@ -366,7 +368,7 @@ def _targets(
         }
         if not wanted:
             raise LocalClusterError(
-                f"group {quoted(group)} has committed nothing in topic {topic!r}, so there is nothing to count from. "
-                "Give an offset, earliest or latest."
+                f"group {quoted(group)} has no committed offsets in topic {topic!r} to count from. Name an "
+                "offset, earliest or latest."
             )
     return {partition: min(max(offset, lows[partition]), highs[partition]) for partition, offset in wanted.items()}

@@ -32,16 +32,17 @@ def register(app: typer.Typer) -> None:
 
 def isr(
     place: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or this partition of it.")
+        str | None,
+        typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Show only this topic, or only this partition of it."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")] = False,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the ISR of each partition, and of each follower the lag and the time left until it is evicted.
+    """Show the ISR of each partition, and for each follower its lag and the time left until it is evicted from the ISR.
 
-    It asks the brokers of a cluster on this machine. LEFT is "-" for followers that face no eviction: they have
-    everything, or are already out of the ISR. LAG is "-" for those that have not fetched from a new leader yet.
+    Asks the brokers of a cluster on this machine. LEFT is "-" for followers that face no eviction: they have every
+    record, or are already out of the ISR. LAG is "-" for followers that have not fetched from a new leader yet.
     """
     from syncline.local.control import controls
 
@@ -176,7 +177,7 @@ def _follower(row: dict[str, Any], others: dict[str, list[str]], partition: dict
     if row.get("trouble"):
         notes.append(TROUBLES.get(row["trouble"], row["trouble"]))
     if row["is_protected"]:
-        notes.append("protected: its fetch is being served")
+        notes.append("protected: the leader is serving its fetch")
     # A new leader does not know what its followers have before they fetch: one that is silent may have everything.
     is_known = row["log_end"] >= 0
     if not is_known:

@@ -75,8 +75,9 @@ def _try(servers: str, admin: Any, since_ms: int, wanted: Wanted, until_ms: int 
     topic = topic_names(admin).get(JOURNAL_TOPIC)
     if topic is None or 0 not in topic.partitions:
         raise LocalClusterError(
-            f"this cluster has no topic {JOURNAL_TOPIC}, from which decisions are explained. Brokers write it unless "
-            "they run with journal.enable=false; it is there some seconds after the first start."
+            f"this cluster has no topic {JOURNAL_TOPIC}, and decisions are explained from that topic. Brokers "
+            "write it unless they run with journal.enable=false; they create it some seconds after the first "
+            "start."
         )
     advice = _advice(topic.partitions[0].leader)
     place = TopicPartition(JOURNAL_TOPIC, 0)
@@ -103,8 +104,8 @@ def _advice(leader: int) -> str:
     if leader < 0:
         return "The journal has no leader now. Try again in some seconds, or start the brokers that hold its replicas."
     return (
-        f"Broker {leader} leads the journal. If it is paused or cannot be reached, another broker leads it in some "
-        "seconds: try again then."
+        f"Broker {leader} leads the journal. If that broker is paused or cannot be reached, another one takes "
+        "over in some seconds: try again then."
     )
 
 
@@ -155,5 +156,5 @@ def _read(consumer: Any, end: int, wanted: Wanted, advice: str) -> list[Event]:
         if messages:
             deadline_s = time.monotonic() + SILENT_S
         elif time.monotonic() > deadline_s:
-            raise JournalSilentError(f"cannot read the journal: nothing came for {SILENT_S:.0f} s. {advice}")
+            raise JournalSilentError(f"cannot read the journal: no records arrived for {SILENT_S:.0f} s. {advice}")
     return events

@@ -11,7 +11,7 @@ import typer
 from syncline.cli.signals import interruptible
 from syncline.local.layout import LocalClusterError
 
-app = typer.Typer(no_args_is_help=True, help="Play histories of replication on real brokers, and draw them.")
+app = typer.Typer(no_args_is_help=True, help="Run replication scenarios on real brokers, and draw them.")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -36,16 +36,18 @@ def list_scenarios(as_json: JsonOption = False) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="A scenario; `syncline lab list` shows them.")],
+    name: Annotated[str, typer.Argument(help="Name of the scenario; `syncline lab list` shows all scenarios.")],
     mode: Annotated[
-        list[str] | None, typer.Option("--mode", help="Only this mode; repeatable (default: all, one after the other).")
+        list[str] | None,
+        typer.Option("--mode", help="Run only this mode; repeatable (default: all modes, one after the other)."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write the picture here (default: lab-NAME.svg, or lab-NAME.html for a page).")
+        Path | None,
+        typer.Option(help="Write the picture to this file (default: lab-NAME.svg, or lab-NAME.html for a page)."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a scenario on its own brokers, and draw what happened.
+    """Run a scenario on its own brokers, and draw what happened.
 
     The exit code is 1 if the outcome is not the expected one.
     """

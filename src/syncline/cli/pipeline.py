@@ -12,36 +12,39 @@ from syncline.local.layout import LocalClusterError
 BROKERS = "kafka.bootstrap.servers"
 
 
-app = typer.Typer(no_args_is_help=True, help="Prepare jobs of Spark.")
+app = typer.Typer(no_args_is_help=True, help="Prepare Spark jobs.")
 
 
-@app.command(short_help="Look for what would stop a Spark job here.")
+@app.command(short_help="Check this machine for anything that would stop a Spark job.")
 def doctor(
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Ask these brokers, too.")
+        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Also check the connection to these brokers.")
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
             metavar="NAME=VALUE",
-            help="An option of the source, such as kafka.security.protocol; repeatable.",
+            help="Option of the Spark source, such as kafka.security.protocol; repeatable.",
         ),
     ] = None,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Start the session there (default: local[*]).")
+        str | None,
+        typer.Option("--master", metavar="URL", help="Start the Spark session on this master (default: local[*])."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Start no session.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not start a Spark session.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for what would stop a Spark job: Python, packages, Java, workers, addresses, and a task that really runs.
+    """Check for anything that would stop a Spark job: Python, packages, Java, workers, addresses and a real task.
 
-    The exit code is 1 if something would.
+    The exit code is 1 if a check fails.
     """
     try:
         from syncline.pipeline.jobs.doctor import State, examine
     except ImportError as error:
-        raise LocalClusterError(f"The pipeline is not installed ({error}): pip install 'syncline[spark]'") from None
+        raise LocalClusterError(
+            f"The pipeline is not installed ({error}). Install it with: pip install 'syncline[spark]'"
+        ) from None
     options = options_of(bootstrap, option or [])
     findings = []
     for finding in examine(options=options, master=master, with_spark=not quick):
@@ -65,5 +68,5 @@ def options_of(bootstrap: str | None, written: list[str]) -> dict[str, str]:
             raise LocalClusterError(f"--option takes NAME=VALUE, not {each!r}.")
         options[name] = value
     if options and not {BROKERS, "bootstrap"} & options.keys():
-        raise LocalClusterError("--option needs the brokers that it is for: add --bootstrap HOST:PORT.")
+        raise LocalClusterError("--option applies to a connection to brokers: add --bootstrap HOST:PORT.")
     return options

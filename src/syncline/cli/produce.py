@@ -61,14 +61,14 @@ class Message(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(short_help="Produce a record per line of standard input.")(produce)
+    app.command(short_help="Produce one record per line of standard input.")(produce)
 
 
 def produce(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read from here instead of standard input."),
+        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file instead of standard input."),
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", help="Lines are KEY<separator>VALUE.")
@@ -82,16 +82,18 @@ def produce(
     ] = False,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; repeatable."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header to add to every record; repeatable."),
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p", help="Produce to this partition (-1: by key).")] = -1,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", help="Produce to this partition (-1: choose by key).")
+    ] = -1,
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Produce a record per line of standard input (or --file), and wait until all are acknowledged."""
+    """Produce one record per line of standard input (or --file), and wait until all are acknowledged."""
     from confluent_kafka import Producer
 
     _check(acks, "--acks", ACKS)
@@ -99,7 +101,7 @@ def produce(
     if key_separator == "":
         raise LocalClusterError("--key-separator takes one character or more, not ''.")
     if key_separator is not None and from_json:
-        raise LocalClusterError('--json-input has the key in "key": leave --key-separator out.')
+        raise LocalClusterError('--json-input takes the key from the field "key": leave out --key-separator.')
     headers: list[tuple[str, bytes | None]] = [
         (name, os.fsencode(value)) for name, value in parse_pairs(header, "--header").items()
     ]
@@ -121,7 +123,7 @@ def produce(
     if file is None and sys.stdin is None:
         raise LocalClusterError("there is no standard input; name a file with --file.")
     if file is None and sys.stdin.isatty():
-        print("a record per line; Ctrl-D ends", file=sys.stderr)
+        print("one record per line; Ctrl-D ends the input", file=sys.stderr)
     with interrupts(), _interruption_told(producer, outcome):
         try:
             with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as source:
@@ -133,7 +135,9 @@ def produce(
         _flush(producer, outcome)
     if outcome.failures:
         total = outcome.failures + outcome.count
-        hint = " A compacted topic takes no records without a key." if "INVALID_RECORD" in outcome.first_failure else ""
+        hint = (
+            " A compacted topic accepts only records with a key." if "INVALID_RECORD" in outcome.first_failure else ""
+        )
         raise LocalClusterError(
             f"{outcome.failures} of {counted(total, 'record')} not acknowledged: {outcome.first_failure}.{hint}"
         )
@@ -163,8 +167,8 @@ def _made_by_the_cluster(admin: Any, name: str) -> Any:
     """Return the topic, auto-creating it."""
     if not _makes_topics(admin):
         raise LocalClusterError(
-            f"there is no topic {name!r}, and the cluster makes none by itself. "
-            f"Create it with `syncline topics create {name}`."
+            f"there is no topic {name!r}, and the cluster does not create topics automatically. Create it "
+            f"with `syncline topics create {name}`."
         )
     what = f"cannot produce to topic {name!r}"
     deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
@@ -172,13 +176,13 @@ def _made_by_the_cluster(admin: Any, name: str) -> Any:
         topic = guarded(what, lambda: admin.list_topics(name, timeout=REQUEST_TIMEOUT_S)).topics[name]
         if topic.error is None and topic.partitions:
             made = counted(len(topic.partitions), "partition")
-            print(f"there was no topic {name!r}: the cluster made it, {made}", file=sys.stderr)
+            print(f"there was no topic {name!r}: the cluster created it, {made}", file=sys.stderr)
             return topic
         if topic.error is not None and ErrorCode(topic.error.code()) not in _SOON:
             refuse(what, topic.error)
         time.sleep(0.05)
     raise LocalClusterError(
-        f"there is no topic {name!r}, and the cluster did not make it in {REQUEST_TIMEOUT_S:.0f} s. "
+        f"there is no topic {name!r}, and the cluster did not create it within {REQUEST_TIMEOUT_S:.0f} s. "
         f"Create it with `syncline topics create {name}`."
     )
 
@@ -326,7 +330,9 @@ def _from_json(line: bytes, number: int, headers: list[tuple[str, bytes | None]]
         raise LocalClusterError(f"line {number} is not a JSON object.")
     unknown = fields.keys() - _FIELDS
     if unknown:
-        raise LocalClusterError(f"line {number} has a field {min(unknown)!r}; known are {', '.join(sorted(_FIELDS))}.")
+        raise LocalClusterError(
+            f"line {number} has an unknown field {min(unknown)!r}; the known fields are {', '.join(sorted(_FIELDS))}."
+        )
     own = fields.get("headers") or []
     pairs = list(own.items()) if isinstance(own, dict) else own
     if not isinstance(pairs, list) or not all(
@@ -347,7 +353,7 @@ def _from_json(line: bytes, number: int, headers: list[tuple[str, bytes | None]]
 
 def _integer(value: Any, name: str, number: int, least: int) -> int:
     if type(value) is not int or not least <= value < 1 << 63:
-        raise LocalClusterError(f"line {number}: {name} must be an integer from {least} on, not {value!r}.")
+        raise LocalClusterError(f"line {number}: {name} must be an integer of at least {least}, not {value!r}.")
     return value
 
 

@@ -40,7 +40,10 @@ _SERVER = re.compile(r"(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+)(?::(?P
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", metavar="HOST:PORT,...", help="Cluster to connect to (default: the one of --data)."
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Cluster to connect to (default: the local cluster in --data).",
     ),
 ]
 # Whether it may be read is for the command to say: it is private to the user who started the cluster.

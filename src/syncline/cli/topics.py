@@ -37,7 +37,7 @@ INT32_MAX = 2_147_483_647
 # What a user loses with each.
 KEPT_BY_BROKERS: Final = {
     OFFSETS_TOPIC: "the committed offsets of all groups",
-    JOURNAL_TOPIC: "all from which `syncline why` explains",
+    JOURNAL_TOPIC: "everything that `syncline why` explains from",
     TRANSACTIONS_TOPIC: "the state of all transactions",
 }
 
@@ -55,17 +55,20 @@ class ElectionKind(StrEnum):
 def create(
     name: NameArgument,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many (-1: the broker's default).", max=INT32_MAX)
+        int, typer.Option("--partitions", "-p", help="Number of partitions (-1: the broker's default).", max=INT32_MAX)
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", help="Replicas of each partition (-1: the broker's default).", max=INT16_MAX
+            "--replication-factor",
+            "-r",
+            help="Number of replicas of each partition (-1: the broker's default).",
+            max=INT16_MAX,
         ),
     ] = -1,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic configuration; repeatable."),
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Topic configuration; repeatable."),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -84,7 +87,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Show the brokers' own topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also show internal topics.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -142,7 +145,7 @@ def describe(
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(help="Names of the topics.")],
-    internal: Annotated[bool, typer.Option("--internal", help="Also topics that brokers keep for themselves.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Allow internal topics to be deleted.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
@@ -153,8 +156,8 @@ def delete(
     for name in () if internal else names:
         if name in KEPT_BY_BROKERS:
             raise LocalClusterError(
-                f"brokers keep topic {name!r} for themselves, and {KEPT_BY_BROKERS[name]} would be lost: nothing was "
-                "deleted. --internal deletes it all the same."
+                f"topic {name!r} is internal, and {KEPT_BY_BROKERS[name]} would be lost: nothing was deleted. "
+                "Add --internal to delete it anyway."
             )
     admin = admin_client(bootstrap_of(bootstrap, data))
     unique = list(dict.fromkeys(names))
@@ -182,7 +185,8 @@ def delete(
 def alter(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="New (higher) number of partitions.", max=INT32_MAX)
+        int | None,
+        typer.Option("--partitions", "-p", help="New number of partitions, higher than before.", max=INT32_MAX),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a configuration; repeatable.")
@@ -215,20 +219,20 @@ def elect_leaders(
         ElectionKind,
         typer.Option(
             "--type",
-            help="preferred: the first replica, if it is in sync. unclean: any living replica where there is no "
-            "leader; committed records may be lost.",
+            help="preferred: elect the first replica, if it is in sync. unclean: where there is no leader, elect "
+            "any live replica; committed records may be lost.",
         ),
     ] = ElectionKind.PREFERRED,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic (default: all topics).")] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", help="Only this partition of it; repeatable.", min=0, max=INT32_MAX),
+        typer.Option("--partition", "-p", help="Only this partition of the topic; repeatable.", min=0, max=INT32_MAX),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold elections where the leader would change."""
+    """Hold leader elections where the leader would change."""
     from confluent_kafka import ElectionType, KafkaError, TopicPartition
 
     if partition and topic is None:

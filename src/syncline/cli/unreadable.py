@@ -31,7 +31,7 @@ class Unreadable(NamedTuple):
 
 def behind(partition: int) -> str:
     """Return how to read on behind a damaged batch."""
-    return f"`--partition {partition} --from OFFSET` reads what is behind it."
+    return f"`--partition {partition} --from OFFSET` reads on after it."
 
 
 def unreadable(bootstrap: str, admin: Any, topic: str, places: Mapping[int, int]) -> list[Unreadable]:
@@ -104,11 +104,11 @@ def _what_is_wrong(leader: int, row: Any) -> str | None:
     from syncline.records.errors import DecodeError
 
     if int(row.error_code) == ErrorCode.KAFKA_STORAGE_ERROR:
-        return f"its leader, broker {leader}, cannot read what is there from its disk (KAFKA_STORAGE_ERROR)"
+        return f"its leader, broker {leader}, cannot read that part of the log from disk (KAFKA_STORAGE_ERROR)"
     records = memoryview(row.records or b"")
     if int(row.error_code) or not records:
         return None
-    damaged = f"the batch that its leader, broker {leader}, has there is damaged"
+    damaged = f"its leader, broker {leader}, has a damaged batch there"
     try:
         position, header = next(iterate(records, 0, len(records)))
     except DecodeError:

@@ -48,8 +48,8 @@ def checked_configs(pairs: list[str] | None, profile: str | None = None) -> dict
     if resolved.broker_session_timeout_ms < 2 * resolved.broker_heartbeat_interval_ms:
         raise LocalClusterError(
             f"broker.session.timeout.ms ({resolved.broker_session_timeout_ms}) must be at least twice "
-            f"broker.heartbeat.interval.ms ({resolved.broker_heartbeat_interval_ms}): "
-            "brokers would be given up between two heartbeats."
+            f"broker.heartbeat.interval.ms ({resolved.broker_heartbeat_interval_ms}): otherwise the "
+            "controller would give brokers up between two heartbeats."
         )
     return configs
 
@@ -140,15 +140,15 @@ def _announce(
 ) -> None:
     if missing:
         print(
-            f"options of the last start that are not given now, and are not in effect: {missing}",
+            f"these options of the last start were not given now and are not in effect: {missing}",
             file=sys.stderr,
             flush=True,
         )
     for broker_id, port in running.client_ports.items():
         if remembered.get(broker_id, port) != port:
-            taken = f"{remembered[broker_id]}, which it had last time, is in use"
+            taken = f"its last port, {remembered[broker_id]}, is in use"
             print(
-                f"broker {broker_id} has port {port}, also at the next start: {taken} (--port insists on a port)",
+                f"broker {broker_id} uses port {port}, now and at the next start: {taken} (--port insists on a port)",
                 file=sys.stderr,
                 flush=True,
             )
@@ -168,4 +168,4 @@ def _announce(
     count = len(running.broker_pids) - len(running.failures)
     print(f"{count} broker{'s are' if count > 1 else ' is'} up: bootstrap {running.bootstrap}{more}", flush=True)
     for broker_id, why in running.failures.items():
-        print(f"broker {broker_id} is not, and is started again and again: {why}", file=sys.stderr, flush=True)
+        print(f"broker {broker_id} is not up; it is restarted repeatedly: {why}", file=sys.stderr, flush=True)

@@ -67,42 +67,43 @@ def _parser() -> "argparse.ArgumentParser":
         type=_ports,
         default=(),
         metavar="N[,N...]",
-        help="port of the first broker, the others follow, or a port for each; 0: free ones; default: as last time, or"
-        " from 9092 on",
+        help="port of the first broker (the others get the ports after it), or one port for each broker; 0 picks "
+        "free ports (default: the ports of last time, or 9092 and up)",
     )
     parser.add_argument(
         "--config",
         "-c",
         action="append",
         metavar="NAME=VALUE",
-        help="a broker configuration, for this run; repeatable",
+        help="a broker configuration for this run; repeatable",
     )
     parser.add_argument(
         "--racks",
         type=_racks,
         default=(),
         metavar="A,B,...",
-        help="racks of the brokers in turn (broker.rack); replicas are spread over them. Consumers read in their own"
-        " with --config replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        help="racks of the brokers, in order (broker.rack); replicas are spread over them. To let consumers read "
+        "in their own rack, add --config "
+        "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
     )
-    parser.add_argument("--profile", metavar="NAME", help=f"a set of configurations: {', '.join(PROFILES)}")
+    parser.add_argument("--profile", metavar="NAME", help=f"a predefined set of configurations: {', '.join(PROFILES)}")
     parser.add_argument(
         "--detach",
         "-d",
         action="store_true",
-        help="return once the cluster is up, with exit code 1 if a broker is not; stop it with `down`",
+        help="return once the cluster is up, with exit code 1 if a broker is not up; stop the cluster with `down`",
     )
     parser.add_argument(
         "--ready-file",
         type=Path,
         metavar="FILE",
-        help="write this file (JSON: bootstrap, process ids) once the cluster is up",
+        help="write this JSON file (bootstrap servers, process ids) once the cluster is up",
     )
     parser.add_argument(
         "--restart",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="start a broker again when its process dies (default: yes)",
+        help="restart a broker when its process dies (default: yes)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for scripts")
     return parser

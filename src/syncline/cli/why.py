@@ -47,20 +47,20 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    place: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Which partition.")],
-    replica: Annotated[int | None, typer.Option(help="Only what concerns this broker.", min=0)] = None,
+    place: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Partition to explain.")],
+    replica: Annotated[int | None, typer.Option(help="Show only what concerns this broker.", min=0)] = None,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far to look back: 90s, 10m, 2h, 1d; or an ISO time of the day.")
+        str, typer.Option(metavar="TIME", help="How far to look back: 90s, 10m, 2h or 1d, or an ISO time.")
     ] = "10m",
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain from the journal why replicas left or joined the ISR, leaders changed and watermarks were held.
+    """Explain from the journal why replicas left or joined the ISR, leaders changed and high watermarks were held back.
 
-    Each finding names its cause, the evidence for it, and what else was unusual. A cause that no broker reported is
-    called unknown. Of a topic that was deleted it tells what happened before. If the journal cannot be read, only what
-    brokers have not written to it yet is told, and the exit code is 1.
+    Each finding names its cause, the evidence for it, and what else was unusual at the time. If no broker reported a
+    cause, it is called unknown. For a deleted topic, the findings end with the deletion. If the journal cannot be read,
+    the command shows only what brokers have not written to it yet, and exits with 1.
     """
     topic, partition = parse_place(place)
     now_ms = time.time_ns() // 1_000_000
@@ -73,7 +73,7 @@ def why(
     # None: the topic does not exist, but the journal may know one that did.
     now = None if described is None else described.partitions[partition]
     if since_ms > now_ms:
-        raise LocalClusterError(f"--since {since} lies ahead: give a time in the past.")
+        raise LocalClusterError(f"--since {since} is in the future: give a time in the past.")
     if now is not None and replica is not None and replica not in now.replicas:
         holders = ", ".join(map(str, now.replicas))
         raise LocalClusterError(
@@ -126,7 +126,9 @@ def why(
     for paragraph in paragraphs[max(0, left_out) :]:
         say("", paragraph)
     if missing is not None:
-        told = "This is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
+        told = (
+            "The following is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
+        )
         raise LocalClusterError(f"{missing} {told}")
 
 
@@ -181,7 +183,7 @@ def _moves(present: dict[str, Any] | None) -> list[str]:
     if present is None or not lists:
         return []
     move = f" (move {present['move']})" if present.get("move") else ""
-    return [f"now: its replicas are being reassigned, {' and '.join(lists)}{move}"]
+    return [f"now: a reassignment is changing its replicas, {' and '.join(lists)}{move}"]
 
 
 def _lags(present: dict[str, Any] | None) -> list[str]:

@@ -31,7 +31,7 @@ CONFIGS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(short_help="Brokers, data, faults, a Spark job and a report.")(demo)
+    app.command(short_help="Run brokers, data, faults, a Spark job and a report.")(demo)
 
 
 def demo(

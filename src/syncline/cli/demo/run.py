@@ -182,7 +182,7 @@ class DemoRun:
             self._raise_trouble()
             if time.monotonic() > deadline_s:
                 raise LocalClusterError(
-                    f"the group read {sum(self._consumed):,} of {self._acknowledged:,} flights and then no more."
+                    f"the group stopped after it had read {sum(self._consumed):,} of {self._acknowledged:,} flights."
                 )
             time.sleep(0.1)
 
@@ -193,7 +193,7 @@ class DemoRun:
         self._fault("kill", victim, "begin", f"SIGKILL of the leader of {self.topic}-0")
         killed = self._pid(victim)
         os.kill(killed, signal.SIGKILL)
-        self._say(f"killed broker {victim}, the leader of {self.topic}-0, with SIGKILL; its supervisor starts it again")
+        self._say(f"killed broker {victim}, the leader of {self.topic}-0, with SIGKILL; its supervisor restarts it")
         # The broker may return before the metadata shows it missing; a new process id proves that it was gone.
         self._wait_until(lambda: self._pid(victim) != killed, 20)
         self._wait_until(lambda: victim in self._isr_of(0), 30)
@@ -225,7 +225,7 @@ class DemoRun:
     def _check_given_up(self) -> None:
         """Raise an error in this thread if another one gave up the run."""
         if self._given_up.is_set():
-            raise LocalClusterError("the demonstration was given up.")
+            raise LocalClusterError("the demonstration was stopped early.")
 
     def _pid(self, broker_id: int) -> int:
         running = self._layout.running()

@@ -49,36 +49,43 @@ def register(app: typer.Typer) -> None:
 def lag(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP | explain GROUP]", help="Only this group, or why this group is behind."),
+        typer.Argument(
+            metavar="[GROUP | explain GROUP]", help="Show only this group, or explain why this group is behind."
+        ),
     ] = None,
     end: Annotated[
         End | None,
         typer.Option(
-            help="Count up to the high watermark (hw, the default), the last stable offset (lso) or the log end (leo)."
+            help="Count lag up to the high watermark (hw, the default), the last stable offset (lso) or the log "
+            "end (leo)."
         ),
     ] = None,
     readers: Annotated[
-        bool, typer.Option("--readers", help="Show who fetches which partition from where, also without a group.")
+        bool,
+        typer.Option(
+            "--readers",
+            help="Show which client fetches which partition, and from which offset, with or without a group.",
+        ),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the lag of every group, or of each partition of one: records, bytes, and how long the next record waits.
+    """Show the lag of every group, or of each partition of one group: records, bytes and waiting time.
 
-    Brokers of a cluster on this machine know when each record came and what retention is about to delete. Of any other
-    cluster (--bootstrap) the command shows what Kafka's API tells, and says what it cannot know.
+    The brokers of a cluster on this machine know when each record arrived and what retention is about to delete. For
+    any other cluster (--bootstrap), the command shows what Kafka's API reports, and says what it cannot know.
     """
     group, is_explained = _parse(words or [])
     if end is not None and (readers or is_explained):
         raise LocalClusterError(
-            f"{'--readers' if readers else '`lag explain`'} counts up to the high watermark: leave --end out. It is "
-            "for `syncline lag` and `syncline lag GROUP`."
+            f"{'--readers' if readers else '`lag explain`'} counts up to the high watermark: leave out --end, "
+            "which works with `syncline lag` and `syncline lag GROUP`."
         )
     if readers:
         if group is not None:
-            raise LocalClusterError("--readers shows the readers of all groups: name none.")
+            raise LocalClusterError("--readers shows the readers of all groups: do not name a group.")
         look = partial(_readers, bootstrap, data, as_json=as_json)
     elif group is not None and is_explained:
         look = partial(_explain, group, bootstrap, data, as_json=as_json)
@@ -124,8 +131,8 @@ def _readers(bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
 
     if bootstrap is not None:
         raise LocalClusterError(
-            "who fetches from where is known to Syncline's brokers alone: use --data DIRECTORY of a cluster on this "
-            "machine."
+            "only Syncline's brokers know which client fetches from which offset: name the data directory of "
+            "a cluster on this machine with --data."
         )
     return partial(show_readers, readers_of(controls(data)), as_json=as_json)
 
@@ -139,7 +146,7 @@ def _parse(words: list[str]) -> tuple[str | None, bool]:
             return group, False
         case [first, group] if first == EXPLAIN:
             return group, True
-    raise LocalClusterError("name one group, as `syncline lag GROUP` or `syncline lag explain GROUP`.")
+    raise LocalClusterError("name one group: `syncline lag GROUP` or `syncline lag explain GROUP`.")
 
 
 def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> Show:
@@ -147,8 +154,9 @@ def _explain(group: str, bootstrap: str | None, data: Any, *, as_json: bool) -> 
 
     if bootstrap is not None:
         raise LocalClusterError(
-            "why a group is behind is known to Syncline's brokers alone: use --data DIRECTORY of a cluster on this "
-            f"machine. `syncline lag {shown_name(group)} --bootstrap ...` shows what Kafka's API tells."
+            "only Syncline's brokers know why a group is behind: name the data directory of a cluster on "
+            f"this machine with --data. `syncline lag {shown_name(group)} --bootstrap ...` shows what Kafka's "
+            "API reports."
         )
     found = _ask(group, None, data)
     if as_json:
@@ -197,15 +205,15 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
         raise nobody_answers(silent)
     loading = [str(broker_id) for broker_id, standing in standings.items() if "LOAD" in standing]
     if loading:
-        raise LocalClusterError(f"broker {', '.join(loading)} is still reading its groups. Try again in a moment.")
+        raise LocalClusterError(f"broker {', '.join(loading)} is still loading its groups. Try again in a moment.")
     failed = [str(broker_id) for broker_id, standing in standings.items() if standing == "COORDINATOR_NOT_AVAILABLE"]
     if failed:
         raise LocalClusterError(
-            f"broker {', '.join(failed)} coordinates group {quoted(group)} and cannot read its log of groups, which "
-            "may be damaged: `syncline isr __consumer_offsets` and the broker's log show more."
+            f"broker {', '.join(failed)} coordinates group {quoted(group)} but cannot read its group log, "
+            "which may be damaged: `syncline isr __consumer_offsets` and the broker's log show more."
         )
-    where = f" Broker {', '.join(map(str, silent))} does not answer and may know it." if silent else ""
-    forgotten = " To explain a group, name it, too: `syncline lag explain GROUP`." if group == EXPLAIN else ""
+    where = f" Broker {', '.join(map(str, silent))} does not answer and may know the group." if silent else ""
+    forgotten = " To explain a group, add its name: `syncline lag explain GROUP`." if group == EXPLAIN else ""
     raise LocalClusterError(
         f"there is no group {quoted(group)}.{where} `syncline groups list` lists all groups.{forgotten}"
     )
@@ -223,7 +231,7 @@ def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) 
     for sentence in (*found.get("unknown", ()), *found["silent"].values()):
         say("", sentence)
     if found["silent"] and group is None:
-        say("", f"Groups of {counted(len(found['silent']), 'broker')} that did not answer are missing.")
+        say("", f"Groups coordinated by {counted(len(found['silent']), 'broker')} that did not answer are missing.")
 
 
 def with_end(found: dict[str, Any], end: End) -> dict[str, Any]:
@@ -293,7 +301,7 @@ def _show_group(found: dict[str, Any]) -> None:
         print_table(list(ROWS), [_cells(row) for row in found["rows"]])
         say(f"lag up to {found['end']}: {_sum(found)}")
     elif not found["unanswered"]:
-        say("it has committed nothing in a topic that exists, and no member reads one")
+        say("it has no committed offsets in an existing topic, and no member reads one")
     for each in found["unanswered"]:
         say(f"{each['topic']}-{each['partition']}: its leader does not answer ({each['error']})")
 
@@ -309,7 +317,7 @@ def _sum(found: Row) -> str:
     """Return what the rows add up to, as far as it is known."""
     unknown = found["lag_unknown"]
     if found["total"] is None:
-        return "unknown" if unknown else "none, as the group has committed nothing"
+        return "unknown" if unknown else "none (the group has no committed offsets)"
     known = f"total {number(found['total'])}, at most {number(found['max'])} in one partition"
     return f"{known}; unknown in {counted(unknown, 'partition')}" if unknown else known
 

@@ -31,9 +31,9 @@ def paragraphs(found: Mapping[str, Any], *, named: Callable[[str], str] = str) -
     )
     unanswered = [f"{each['topic']}-{each['partition']} ({each['error']})" for each in found["unanswered"]]
     if unanswered:
-        told.append(f"Nothing is known of {', '.join(unanswered)}: their leaders gave no numbers.")
+        told.append(f"Nothing is known about {', '.join(unanswered)}: their leaders did not report.")
     if any(each["is_estimated"] and each["staleness_ms"] for each in found["rows"]):
-        told.append("Some waiting times are estimated from the times that producers set.")
+        told.append("Some waiting times are estimated from the timestamps that producers set.")
     return told
 
 

@@ -30,13 +30,13 @@ READ_S: Final = 3.0
 # So many questions for commits are under way at once.
 ASKED_MAX: Final = 100
 WHAT_IS_UNKNOWN: Final = (
-    "POSITION, TO-FETCH, BYTES, WAITING, CATCH-UP, RETENTION and STATUS are unknown here: Kafka's API does not tell"
-    " what a consumer fetches, where an offset lies in a log, when a record was appended, or what a group committed"
-    " before. Syncline's brokers know: use --data."
+    "POSITION, TO-FETCH, BYTES, WAITING, CATCH-UP, RETENTION and STATUS are unknown here: Kafka's API does "
+    "not report what a consumer fetches, where an offset lies in a log, when a record was appended, or what "
+    "a group committed before. Syncline's brokers do: use --data."
 )
 WHAT_IS_LATE: Final = (
-    "Of ends, the log end (leo) is unknown, too. COMMITTED and END were asked for one after the other, so a lag may be"
-    " too large by what came in between."
+    "The log end (leo) is unknown, too. END was read after COMMITTED, so a lag may be too large by the "
+    "records that arrived in between."
 )
 _DEAD: Final = "Dead"
 Place = tuple[str, int]

@@ -67,11 +67,11 @@ def show_readers(found: Mapping[str, Any], *, as_json: bool) -> None:
     elif not found["silent"]:
         say("no readers")
     if gone_count:
-        say("", f"{counted(gone_count, 'position')} of clients that have disconnected: --json shows them, too.")
+        say("", f"{counted(gone_count, 'position')} of disconnected clients not shown: --json includes them.")
     for sentence in found["silent"].values():
         say("", sentence)
     if found["silent"]:
-        say("", f"Readers of {counted(len(found['silent']), 'broker')} that did not answer are missing.")
+        say("", f"Readers served by {counted(len(found['silent']), 'broker')} that did not answer are missing.")
 
 
 def _cells(row: Mapping[str, Any]) -> list[Any]:

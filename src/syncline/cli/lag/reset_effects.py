@@ -18,8 +18,9 @@ from syncline.model.errors import ErrorCode
 
 COLUMNS: Final = (*("TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET", "EFFECT", "RECORDS", "BYTES", "SECONDS", "NOTE"),)
 KAFKA_KNOWS: Final = (
-    "BYTES are unknown here: Kafka's API does not tell where an offset lies in a log. RECORDS are offsets, at least as"
-    " many as records, and SECONDS lie between the times that producers have set. Syncline's brokers know: use --data."
+    "BYTES are unknown here: Kafka's API does not report where an offset lies in a log. RECORDS counts "
+    "offsets, of which there are at least as many as records; SECONDS are between the timestamps that "
+    "producers set. Syncline's brokers know more: use --data."
 )
 
 
@@ -206,9 +207,9 @@ def show(topic: str, known: Known, warning: str, *, json_fields: Mapping[str, An
 def _cells(topic: str, effect: Effect) -> list[Any]:
     amounts = (effect.records, effect.size_bytes)
     notes = (
-        (f"{number(effect.lost)} lost already", effect.lost),
+        (f"{number(effect.lost)} already lost", effect.lost),
         ("nothing committed", effect.committed is None),
-        ("no record in between", effect.direction == "only moves"),
+        ("no records in between", effect.direction == "only moves"),
         ("time estimated", effect.is_estimated and effect.duration_ms),
     )
     return [

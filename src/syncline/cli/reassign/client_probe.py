@@ -82,7 +82,7 @@ class Probe:
             self._questions.write(_MORE)
             self._questions.flush()
         except BrokenPipeError:
-            raise LocalClusterError("the measurement of clients has ended by itself.") from None
+            raise LocalClusterError("the process that measures client latency ended unexpectedly.") from None
         return [float(wait) for wait in self._answer()]
 
     def baseline_ms(self, for_s: float) -> list[float]:
@@ -92,14 +92,16 @@ class Probe:
         found = [wait for wait in self.waits_ms() if wait != float("inf")]
         if len(found) < ANSWERS_MIN:
             raise LocalClusterError(
-                f"fewer than {ANSWERS_MIN} records were acknowledged in {for_s:g} s, so what clients feel cannot be "
-                "measured. Give --throttle or --deadline."
+                f"fewer than {ANSWERS_MIN} records were acknowledged in {for_s:g} s: too few to measure how "
+                "long clients wait. Give --throttle or --deadline instead."
             )
         return found
 
     def _answer(self) -> Any:
         line = self._answers.readline()
-        answer = json.loads(line) if line else {"refused": "the measurement of clients has ended by itself."}
+        answer = (
+            json.loads(line) if line else {"refused": "the process that measures client latency ended unexpectedly."}
+        )
         if isinstance(answer, dict):
             raise LocalClusterError(str(answer["refused"]))
         return answer
@@ -189,14 +191,14 @@ def _created(admin: Any, topic: str, brokers: int) -> Iterator[int]:
     """Create the topic, give its number of partitions, and remove it whatever happens."""
     from confluent_kafka.admin import NewTopic
 
-    what = f"cannot create the topic {topic!r}, with which the impact on clients is measured"
+    what = f"cannot create the topic {topic!r} for measuring the impact on clients"
     new = NewTopic(topic, brokers, min(3, brokers), config={"retention.ms": "60000"})
     result_of(guarded(what, lambda: admin.create_topics([new]))[topic], what)
     try:
         yield brokers
     finally:
         with contextlib.suppress(LocalClusterError):
-            what = f"cannot remove the topic {topic!r} of the measurements"
+            what = f"cannot remove the topic {topic!r} for measuring the impact on clients"
             result_of(guarded(what, lambda: admin.delete_topics([topic]))[topic], what)
 
 

@@ -13,7 +13,7 @@ from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE
 
-app = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers, at a rate that suits.")
+app = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers, at a suitable rate.")
 
 BootstrapServerOption = Annotated[
     str | None,
@@ -22,7 +22,7 @@ BootstrapServerOption = Annotated[
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT,...",
-        help="Cluster to connect to, Apache Kafka too (default: the one of --data).",
+        help="Cluster to connect to, Syncline or Apache Kafka (default: the local cluster in --data).",
     ),
 ]
 PlanOption = Annotated[
@@ -41,16 +41,18 @@ PreserveOption = Annotated[
 TimeoutOption = Annotated[
     int,
     typer.Option(
-        "--timeout", metavar="MS", min=0, max=86_400_000, help="How long to try to start moves between log directories."
+        "--timeout",
+        metavar="MS",
+        min=0,
+        max=86_400_000,
+        help="How long to keep trying to start moves between log directories.",
     ),
 ]
 LinkOption = Annotated[
     str,
-    typer.Option(
-        "--link-capacity", metavar="B/S", help="What a broker can send or receive; without it the capacity is unknown."
-    ),
+    typer.Option("--link-capacity", metavar="B/S", help="What each broker can send or receive (default: unknown)."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show all that would change, and change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show everything that would change, and change nothing.")]
 LOG_DIR_TIMEOUT_MS = 10_000
 
 
@@ -61,7 +63,11 @@ def generate(
     ],
     topics_file: Annotated[
         Path | None,
-        typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics to move (with --minimal: all)."),
+        typer.Option(
+            "--topics-to-move-json-file",
+            metavar="FILE",
+            help="Topics to move (optional with --minimal, which then takes all topics).",
+        ),
     ] = None,
     minimal: Annotated[
         bool,
@@ -69,7 +75,7 @@ def generate(
     ] = False,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the proposed plan here, too.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the proposed plan to this file.")
     ] = None,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
@@ -77,8 +83,7 @@ def generate(
 ) -> None:
     """Print the current plan and a proposed one; change nothing.
 
-    Without --minimal the proposal ignores where replicas are, as that of Kafka's tool does, and moves nearly
-    everything.
+    Without --minimal, the proposal ignores where replicas are now, as Kafka's tool does, and moves nearly everything.
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_cluster
@@ -88,8 +93,8 @@ def generate(
     with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
         if topics_file is None and not minimal:
             raise LocalClusterError(
-                'Missing required argument "[topics-to-move-json-file]": give --topics-to-move-json-file FILE, or '
-                "--minimal, which needs none and takes all topics then."
+                'Missing required argument "[topics-to-move-json-file]": give --topics-to-move-json-file '
+                "FILE, or --minimal, which takes all topics without one."
             )
         brokers = parse_brokers(broker_list)
         topics = None if topics_file is None else parse_topics(text_of(topics_file), named(topics_file))
@@ -104,42 +109,60 @@ def execute(
     plan: PlanOption,
     throttle: Annotated[
         str,
-        typer.Option("--throttle", metavar="B/S", help="Bytes per second at each broker; 1000000, 1MB or none."),
+        typer.Option(
+            "--throttle", metavar="B/S", help="Bytes per second at each broker, such as 1000000 or 1MB, or none."
+        ),
     ] = str(NONE),
     deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="TIME", help="End in this time (10m): adapt the rate meanwhile.")
+        str | None,
+        typer.Option(
+            "--deadline", metavar="TIME", help="Adapt the rate so that the move ends within this time, such as 10m."
+        ),
     ] = None,
     impact: Annotated[
         str | None,
         typer.Option(
-            "--max-client-impact", metavar="PERCENT", help="Adapt the rate so that clients wait at most 10% longer."
+            "--max-client-impact",
+            metavar="PERCENT",
+            help="Adapt the rate so that clients wait at most this much longer, such as 10%.",
         ),
     ] = None,
     link: LinkOption = str(NONE),
     log_dir_throttle: Annotated[
-        str, typer.Option("--replica-alter-log-dirs-throttle", metavar="B/S", help="For moves between directories.")
+        str,
+        typer.Option(
+            "--replica-alter-log-dirs-throttle",
+            metavar="B/S",
+            help="Bytes per second for moves between log directories.",
+        ),
     ] = str(NONE),
     timeout: TimeoutOption = LOG_DIR_TIMEOUT_MS,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Also while others run; the same file again changes the throttle.")
+        bool,
+        typer.Option(
+            "--additional", help="Start even while other moves run; with the same plan again, change the throttle."
+        ),
     ] = False,
     allow_factor: Annotated[
         bool,
-        typer.Option("--allow-replication-factor-change", help="Allow more or fewer replicas than before."),
+        typer.Option(
+            "--allow-replication-factor-change", help="Allow partitions to get more or fewer replicas than before."
+        ),
     ] = False,
     ignore_space: Annotated[
-        bool, typer.Option("--ignore-disk-space", help="Do not compare the room on destinations with what they get.")
+        bool,
+        typer.Option("--ignore-disk-space", help="Do not check that destinations have room for what they receive."),
     ] = False,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Move partitions to where the file says.
+    """Move partitions to where the plan says.
 
-    The throttle is set with the move. In a Syncline cluster it ends with the move; Apache Kafka keeps it until
-    `verify` finds the move complete. With --deadline or --max-client-impact this command stays and adapts the rate;
-    if it is interrupted, `reassign resume` goes on.
+    The throttle is set with the move. In a Syncline cluster, it ends with the move; Apache Kafka keeps it until
+    `verify` finds the move complete. With --deadline or --max-client-impact, the command runs until the move ends and
+    adapts the rate; if it is interrupted, `reassign resume` continues.
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.execute import Wishes, run
@@ -172,10 +195,10 @@ def verify(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare where partitions are with where the file says that they shall be.
+    """Compare where partitions are with where the plan says they should be.
 
-    As Kafka's tool does, this removes throttle configurations once nothing moves in the cluster. In a Syncline
-    cluster throttles end with their moves, so there is nothing to remove, and limits that somebody set stay.
+    Like Kafka's tool, this removes throttle configurations once nothing moves in the cluster. In a Syncline cluster,
+    throttles end with their moves, so there is nothing to remove, and limits that were set separately stay.
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_ended
@@ -212,7 +235,7 @@ def verify(
         raise LocalClusterError(" ".join(missed))
 
 
-@app.command(short_help="Cancel moves: the replicas of before come back.")
+@app.command(short_help="Cancel moves, and return to the replicas of before.")
 def cancel(
     plan: PlanOption,
     preserve: PreserveOption = False,
@@ -222,9 +245,9 @@ def cancel(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel those moves of the file that run. What was copied to new replicas is thrown away.
+    """Cancel the running moves of the plan. Data already copied to new replicas is discarded.
 
-    The throttle of what still moves stays; Kafka's tool removes it.
+    The throttle of other running moves stays; Kafka's tool removes it.
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_cluster
@@ -266,11 +289,11 @@ def cancel(
         raise LocalClusterError(" ".join(missed))
 
 
-@app.command("list", short_help="List partitions that move.")
+@app.command("list", short_help="List the partitions that are moving.")
 def list_moves(
     bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
-    """List partitions that move: all replicas, those that are added and those that are removed."""
+    """List the partitions that are moving: all replicas, those being added and those being removed."""
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_moves
     from syncline.reassign import texts

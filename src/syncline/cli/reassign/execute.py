@@ -27,7 +27,9 @@ from syncline.reassign.throttle_state import LOG_DIRS_RATE
 NAME_LENGTH_MAX: Final = 250
 NONE_TEXT: Final = str(NONE)
 NO_THROTTLE: Final = "none"
-MOVES_NOTHING: Final = "Nothing is to be moved: each partition has the replicas of the file, in their order."
+MOVES_NOTHING: Final = (
+    "There is nothing to move: each partition already has the replicas of the plan, in the same order."
+)
 
 
 class Wishes(NamedTuple):
@@ -103,7 +105,7 @@ def run(cluster: Direct, wished: Wishes, bootstrap: str, *, is_dry: bool, as_jso
     state = read_cluster(cluster, {key.topic for key in wished.keys}, with_sizes=True)
     if wished.removes_throttle and not state.owns_throttles:
         raise LocalClusterError(
-            "moves of Apache Kafka have no throttle of their own: `syncline throttle clear` removes rates and lists."
+            "Apache Kafka's moves have no throttle of their own: `syncline throttle clear` removes rates and lists."
         )
     directories = _checked(state, wished)
     if is_dry:
@@ -210,7 +212,7 @@ def _checked(state: ClusterState, wished: Wishes) -> dict[Place, str]:
     factors = changed_factors(state, wished.targets)
     if factors and not wished.allows_factor_change:
         raise LocalClusterError(
-            f"the file changes the number of replicas of {', '.join(factors)}. If that is what you want, add "
+            f"the plan changes the number of replicas of {', '.join(factors)}. If you want that, add "
             "--allow-replication-factor-change."
         )
     moving = planned(state, wished.targets, {})
@@ -222,8 +224,8 @@ def _checked(state: ClusterState, wished: Wishes) -> dict[Place, str]:
         for place, path in named.items():
             if path not in state.brokers[place.broker].directories:
                 raise LocalClusterError(
-                    f"replica {place.key}-{place.broker} cannot be moved to {path}: a broker of Syncline has one log "
-                    "directory. Let log_dirs be any."
+                    f"replica {place.key}-{place.broker} cannot be moved to {path}: a Syncline broker has one "
+                    'log directory. Use "any" in log_dirs.'
                 )
         return {}
     return {
@@ -293,10 +295,10 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
     if _moves_nothing(state, wished, directories):
         print(MOVES_NOTHING)
         return
-    print("Nothing is changed. The command without --dry-run would change:")
+    print("Nothing was changed. Without --dry-run, the command would change:")
     for row, target in zip(rows, wished.targets, strict=True):
         if _is_there(state, target):
-            print(f"  {row['partition']}: {_ids(row['to'])}, as it is")
+            print(f"  {row['partition']}: {_ids(row['to'])}, unchanged")
             continue
         copied = f", {size_words(row['copied_bytes'])} to copy" if row["copied_bytes"] else ""
         print(f"  {row['partition']}: {_ids(row['from'])} -> {_ids(row['to'])}{copied}")
@@ -305,9 +307,9 @@ def _show_plan(state: ClusterState, wished: Wishes, directories: dict[Place, str
     for part, load in parts.items():
         print(f"  broker {part.broker} {part.role}: {size_words(load.copy_bytes)}")
     if wished.throttle_bytes_per_s != NONE and state.owns_throttles:
-        print(f"  at most {rate_words(wished.throttle_bytes_per_s)} at each broker, as long as the move runs")
+        print(f"  at most {rate_words(wished.throttle_bytes_per_s)} at each broker while the move runs")
     if wished.is_controlled:
-        print("  the rate, which this command would adapt each second")
+        print("  the rate, which the command would adapt every second")
     for name, value in configs.items():
         for topic, items in value.items() if isinstance(value, dict) else ():
             print(f"  topic {topic}: {name}={items}")
@@ -325,7 +327,7 @@ def _report_refusals(
         return
     say_text(texts.refusals("Error reassigning partition(s):", refused))
     if going:
-        print(f"{','.join(going)} started nevertheless.")
+        print(f"These moves started anyway: {','.join(going)}.")
 
 
 def _start_log_dirs(cluster: Direct, directories: dict[Place, str], timeout_ms: int, *, as_json: bool) -> int:

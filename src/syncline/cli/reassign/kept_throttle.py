@@ -42,12 +42,13 @@ def _put_back(cluster: Direct, state: ClusterState, move: MoveState, rates: Thro
             put_back_rates(cluster, state, brokers, rates)
     except LocalClusterError as error:
         print(
-            f"syncline: the rate of before cannot be put back ({error}). It went on {at_rate(earlier)}: set another "
-            "one with `syncline reassign execute --additional --throttle`, or `syncline reassign resume`.",
+            f"syncline: cannot restore the previous rate ({error}). The move ran {at_rate(earlier)} before: "
+            "set a rate with `syncline reassign execute --additional --throttle`, or use `syncline reassign "
+            "resume`.",
             file=sys.stderr,
         )
     else:
-        print(f"The move goes on {at_rate(earlier)}, as before.", file=sys.stderr)
+        print(f"The move continues {at_rate(earlier)}, as before.", file=sys.stderr)
 
 
 def _highest(rates: Throttles, brokers: list[int]) -> int:

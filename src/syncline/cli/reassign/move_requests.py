@@ -25,7 +25,7 @@ from syncline.reassign.plan_file import Target
 from syncline.reassign.throttle_state import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE, LISTS, Throttles
 from syncline.wire.api import ApiKey
 
-TWO_GOALS: Final = "a move is controlled by --deadline or by --max-client-impact: give one of them."
+TWO_GOALS: Final = "--deadline and --max-client-impact both control the rate: give one of them."
 _TIMEOUT_MS: Final = 60_000
 _AGAIN_S: Final = 0.1
 
@@ -223,8 +223,8 @@ def _undo(cluster: Direct, state: ClusterState, moving: Mapping[TopicPartition, 
         put_back(cluster, now, moving, movements(now.running, [], now.replicas()) if has_begun else {}, earlier)
     except LocalClusterError as error:
         print(
-            f"syncline: some of the throttle may be left behind, as it cannot be removed ({error}). "
-            "`syncline throttle show` lists it.",
+            f"syncline: the throttle cannot be removed completely ({error}). `syncline throttle show` lists "
+            "what is left.",
             file=sys.stderr,
         )
 
@@ -265,7 +265,7 @@ def _request(
     # Of a move, partitions that are not refused are not attempted if another one is: that is no reason of theirs.
     refused = {key: error_text(*each) for key, each in codes.items() if each[0] != ErrorCode.OPERATION_NOT_ATTEMPTED}
     if not refused:
-        refuse_errors("the controller refuses", int(answer.error_code), answer.error_message)
+        refuse_errors("the controller refused", int(answer.error_code), answer.error_message)
     return Outcome(refused, str(getattr(answer, "move_id", "")))
 
 
@@ -286,5 +286,5 @@ def _ask_log_dirs(cluster: Direct, broker: int, wished: Mapping[Place, str]) -> 
         for each in topic.partitions
     }
     if codes.keys() != wished.keys():
-        raise LocalClusterError(f"broker {broker} answers for other replicas than it was asked for.")
+        raise LocalClusterError(f"broker {broker} answered about other replicas than those it was asked about.")
     return codes

@@ -37,16 +37,19 @@ MEASURE_S_MAX: Final = 3_600.0
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(short_help="Compute bytes, time and rates of a move beforehand.")(plan)
+    app.command(short_help="Compute the bytes, time and rates of a move in advance.")(plan)
 
 
 def plan(
     plan_file: PlanOption,
     throttle: Annotated[
-        str | None, typer.Option("--throttle", metavar="B/S", help="How long does it take at this rate?")
+        str | None, typer.Option("--throttle", metavar="B/S", help="Compute how long the move takes at this rate.")
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="TIME", help="Which rate ends it in this time (10m)?")
+        str | None,
+        typer.Option(
+            "--deadline", metavar="TIME", help="Compute the rate that ends the move within this time, such as 10m."
+        ),
     ] = None,
     keep: Annotated[
         str | None, typer.Option("--keep-clients", metavar="PERCENT", help="Share of each link that clients keep.")
@@ -61,16 +64,16 @@ def plan(
     measure: Annotated[
         float,
         typer.Option(
-            "--measure", metavar="SECONDS", min=0.1, max=MEASURE_S_MAX, help="How long to measure how fast logs grow."
+            "--measure", metavar="SECONDS", min=0.1, max=MEASURE_S_MAX, help="How long to measure the growth of logs."
         ),
     ] = 2.0,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute from live measurements what a move takes; change nothing.
+    """Compute from live measurements what a move would take; change nothing.
 
-    Exits with 2 if no rate suits both the deadline and the clients, and says what would make it possible.
+    Exits with 2 if no rate suits both the deadline and the clients, and says what would make the move possible.
     """
     if not math.isfinite(measure):
         raise LocalClusterError(f"--measure takes seconds from 0.1 to {MEASURE_S_MAX:g}, not {measure}.")
@@ -80,7 +83,9 @@ def plan(
         capacity = parse_capacity(link, "--link-capacity")
         link_bytes_per_s = math.inf if capacity == NONE else float(capacity)
         if keep_percent and math.isinf(link_bytes_per_s):
-            raise LocalClusterError("a share of the links needs their capacity: give --link-capacity B/S.")
+            raise LocalClusterError(
+                "a share of the links can only be computed from their capacity: give --link-capacity B/S."
+            )
         time_s = None if deadline is None else float(parse_span_s(deadline, "--deadline"))
         rate = None if throttle is None else float(parse_bytes(throttle, "--throttle"))
         topics = {target.key.topic for target in targets}
@@ -171,12 +176,17 @@ def _show(facts: dict[str, Any], why: list[str]) -> None:
             ],
         )
     if facts["never_ends"]:
-        print(f"at {rate_words(facts['rate_bytes_per_s'])} it never ends: {facts['bottleneck']} only keeps up")
+        print(
+            f"at {rate_words(facts['rate_bytes_per_s'])} the move never ends: {facts['bottleneck']} only keeps up "
+            "with new writes"
+        )
     elif facts["rate_bytes_per_s"] is not None and facts["time_s"] is not None:
         took = seconds_words(facts["time_s"])
-        print(f"at {rate_words(facts['rate_bytes_per_s'])} it takes {took}; the bottleneck is {facts['bottleneck']}")
+        print(
+            f"at {rate_words(facts['rate_bytes_per_s'])} the move takes {took}; the bottleneck is {facts['bottleneck']}"
+        )
     elif facts["is_feasible"]:
-        print("no rate is asked for: give --throttle, --deadline, or --link-capacity with a share for clients")
+        print("no rate to judge: give --throttle, --deadline, or --link-capacity with a share for clients")
     for sentence in [*why, *(f"{each}." for each in facts["without_room"])]:
         print(sentence)
 

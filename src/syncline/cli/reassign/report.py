@@ -22,7 +22,7 @@ LATE_MS = 10_000
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(short_help="Tell what a move did: its rates, its progress, what clients felt.")(report)
+    app.command(short_help="Report a move's rates, progress and effect on clients.")(report)
 
 
 def report(
@@ -30,18 +30,18 @@ def report(
         str | None, typer.Argument(metavar="[MOVE]", help="A move's id or name (default: the last move).")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures here.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts to this file.")
     ] = None,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far to look back for moves: 10m, 2h, 1d; or an ISO time.")
+        str, typer.Option(metavar="TIME", help="How far to look back for moves: 10m, 2h or 1d, or an ISO time.")
     ] = "1d",
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell from the cluster's journal how fast a move copied, against its throttle, and what clients felt.
+    """Report from the cluster's journal how fast a move copied, against its throttle, and how it affected clients.
 
-    The move may be over, or still run. With --html the report is one page with pictures, which needs no other file.
+    The move may have ended or still be running. With --html, the report is one self-contained page with charts.
     """
     from syncline.move_report.gathering import facts_of, window_of
     from syncline.move_report.moves import chosen, moves_of
@@ -84,5 +84,5 @@ def _none_found(move: str | None, known: list[str], since: str) -> LocalClusterE
     back = f"within the last {since} (--since)" if since[-1:] in "smhd" else f"since {since} (--since)"
     if move is None:
         return LocalClusterError(f"There is no move in the journal {back}.")
-    others = f"It has: {', '.join(known[-10:])}." if known else "It has none with an id."
+    others = f"Moves in it: {', '.join(known[-10:])}." if known else "No move in it has an id."
     return LocalClusterError(f"There is no move {quoted(move)} in the journal {back}. {others}")

@@ -131,19 +131,17 @@ class _Watch:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(short_help="Show how far moves are, how fast, and what holds them back.")(status)
-    app.command(short_help="Go on adapting the rate of a move whose command was killed.")(resume)
+    app.command(short_help="Show the progress of moves, and what holds them back.")(status)
+    app.command(short_help="Continue adapting the rate of a running move.")(resume)
 
 
 def status(
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Draw it again every second, until nothing moves.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second until nothing moves.")] = False,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show for each new replica what it has of what it needs, and for each broker its rate against its throttle."""
+    """Show how much of its data each new replica has, and each broker's rate against its throttle."""
     from syncline.cli.signals import interruptible
 
     interruptible()
@@ -168,21 +166,24 @@ def status(
 
 
 def resume(
-    move_id: Annotated[str | None, typer.Argument(metavar="[MOVE]", help="Which move, if several run.")] = None,
+    move_id: Annotated[
+        str | None, typer.Argument(metavar="[MOVE]", help="Id of the move, if several are running.")
+    ] = None,
     deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="TIME", help="Another deadline, from now on (10m).")
+        str | None, typer.Option("--deadline", metavar="TIME", help="New deadline, counted from now, such as 10m.")
     ] = None,
     impact: Annotated[
-        str | None, typer.Option("--max-client-impact", metavar="PERCENT", help="Another bound on what clients feel.")
+        str | None,
+        typer.Option("--max-client-impact", metavar="PERCENT", help="New bound on how much longer clients wait."),
     ] = None,
     link: LinkOption = str(NONE),
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Adapt the rate of a running move to its goal again.
+    """Continue adapting the rate of a running move to its goal.
 
-    The goal is what the cluster remembers of the move. Apache Kafka remembers none, so give it there.
+    A Syncline cluster remembers the goal of the move. Apache Kafka does not, so give the goal there.
     """
     from syncline.cli.reassign.steer import Steering
     from syncline.cli.signals import interrupts
@@ -206,18 +207,18 @@ def _chosen(state: ClusterState, move_id: str | None) -> tuple[MoveState, list[T
     if not state.owns_throttles:
         if move_id is not None:
             raise LocalClusterError(
-                f"there is no move {quoted(move_id)}: Apache Kafka knows what moves, not in which moves. Leave the "
-                "name out, and the rate of all that moves is adapted."
+                f"there is no move {quoted(move_id)}: Apache Kafka does not keep moves apart. Leave out the "
+                "name to adapt the rate of all partitions that are moving."
             )
         return MoveState(""), sorted(state.running)
     if move_id is None:
         if len(state.moves) != 1:
             known = ", ".join(sorted(state.moves)) or "none"
-            raise LocalClusterError(f"name the move to resume. Those that run: {known}.")
+            raise LocalClusterError(f"name the move to resume. Running moves: {known}.")
         move_id = next(iter(state.moves))
     if move_id not in state.moves:
         raise LocalClusterError(
-            f"no move {quoted(move_id)} runs. Those that run: {', '.join(sorted(state.moves)) or 'none'}."
+            f"move {quoted(move_id)} is not running. Running moves: {', '.join(sorted(state.moves)) or 'none'}."
         )
     return state.moves[move_id], state.keys_of(move_id)
 

@@ -48,7 +48,7 @@ NEAR: Final = 0.03
 FLOOR_BYTES_PER_S: Final = 50_000
 CEILING_BYTES_PER_S: Final = 1 << 50
 SLOW_START_BYTES_PER_S: Final = 250_000
-_RESUME: Final = "`syncline reassign resume` adapts its rate again."
+_RESUME: Final = "`syncline reassign resume` continues to adapt its rate."
 
 
 class Steering:
@@ -142,11 +142,11 @@ class Steering:
                     print(f"syncline: {error} Trying again.", file=sys.stderr)
                 time.sleep(self._until_next_s(period_s))
         except KeyboardInterrupt:
-            print(f"\nThe move goes on {at_rate(self._rate)}. {_RESUME}", file=sys.stderr)
+            print(f"\nThe move continues {at_rate(self._rate)}. {_RESUME}", file=sys.stderr)
             raise
         except LocalClusterError as error:
             raise LocalClusterError(
-                f"{error} If the move still runs, it runs {at_rate(self._rate)}. {_RESUME}"
+                f"{error} If the move is still running, it runs {at_rate(self._rate)}. {_RESUME}"
             ) from None
 
     @property
@@ -192,8 +192,8 @@ class Steering:
         left_s = (self._goal.deadline_ms - RESERVE_MS - wall_ms()) / 1000
         if left_s <= 0:
             raise LocalClusterError(
-                "the deadline leaves no time to copy anything: measuring takes up to a second before the move, and "
-                "replicas take some to join at its end. Give 3s or more."
+                "the deadline leaves no time to copy anything: measuring takes up to a second before the "
+                "move, and replicas need some time to join the ISR at its end. Give 3s or more."
             )
         link = self._goal.link_bytes_per_s
         links = {} if link == NONE else {part: Link(float(link)) for part in parts}
@@ -244,7 +244,8 @@ class Steering:
         if others:
             self._say(
                 {"ended": "other", "partitions": others},
-                f"the move ended, and {', '.join(others)} went elsewhere: it was cancelled or another move took over",
+                f"the move ended, but {', '.join(others)} went elsewhere: the move was cancelled or another "
+                "move took over",
             )
             return 1
         self._say({"ended": "complete", "took_s": round(took_s, 1)}, f"complete after {span_words(took_s)}")

@@ -32,10 +32,10 @@ class Roles(StrEnum):
 
 
 RolesOption = Annotated[
-    Roles, typer.Option("--role", help="sending: what leaders send. receiving: what followers receive.")
+    Roles, typer.Option("--role", help="sending: what leaders send. receiving: what followers receive. both: both.")
 ]
 BrokersOption = Annotated[
-    str | None, typer.Option("--brokers", metavar="ID,...|all", help="At these brokers, or at all of them.")
+    str | None, typer.Option("--brokers", metavar="ID,...|all", help="These brokers, or all of them.")
 ]
 TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Replicas of this topic; repeatable.")
@@ -46,10 +46,10 @@ _REPLICAS = re.compile(r"\*|[0-9]{1,10}:[0-9]{1,10}(\s*,\s*[0-9]{1,10}:[0-9]{1,1
 _MODES = {"strict": "strictly", "kafka": "as Kafka does, on average over some seconds"}
 # What the states of `throttle_state.Effect` mean to who reads them in a table.
 _STATES = {
-    "throttled": "what lacks records gets them no faster than the rate",
-    "counted": "in sync, so it is never held back; its bytes use up the rate all the same",
-    "free": "no throttle is in force for it",
-    "dormant": "a list names it as a sender, and it does not lead now",
+    "throttled": "the replica lacks records, and receives them no faster than the rate",
+    "counted": "the replica is in sync and so never held back, but its bytes count against the rate",
+    "free": "no throttle applies to the replica",
+    "dormant": "a list names the replica as a sender, but it is not the leader now",
 }
 
 
@@ -57,7 +57,7 @@ _STATES = {
 def show_throttles(
     bootstrap: BootstrapServerOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
-    """Show rates, lists, throttles of moves, and which of them limit nothing that moves."""
+    """Show rates, lists and throttles of moves, and which of them limit nothing that moves."""
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_cluster
     from syncline.cli.reassign.throttle_configs import read_throttles
@@ -102,7 +102,7 @@ def show_throttles(
         print_table(["TOPIC", "LIST", "REPLICAS"], [list(row.values()) for row in lists])
     for row in moves:
         named = f" ({row['name']})" if row["name"] else ""
-        say(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker, as long as it runs")
+        say(f"move {row['move']}{named}: {rate_words(row['bytes_per_s'])} at each broker while the move runs")
     for mode in sorted(set(throttles.modes.values())):
         brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
         who = f"broker {brokers[0]} enforces" if len(brokers) == 1 else f"brokers {','.join(brokers)} enforce"
@@ -110,12 +110,14 @@ def show_throttles(
     for text in idle:
         say(text)
     for broker in throttles.unread:
-        say(f"broker {broker} is down, and nobody else tells its rates")
+        say(f"broker {broker} is down, and no other broker reports its rates")
 
 
 @app.command("set", short_help="Set rates at brokers and lists at topics.")
 def set_throttle(
-    rate: Annotated[str | None, typer.Option("--rate", metavar="B/S", help="Bytes per second; 1000000 or 1MB.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="B/S", help="Bytes per second, such as 1000000 or 1MB.")
+    ] = None,
     brokers: BrokersOption = None,
     topics: TopicsOption = None,
     replicas: Annotated[
@@ -127,15 +129,15 @@ def set_throttle(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Set rates at brokers, lists of throttled replicas at topics, or both; a throttle needs both.
+    """Set rates on brokers, lists of throttled replicas on topics, or both; a throttle needs both.
 
-    In both lists the broker is the one that is limited: the one that sends, or the one that receives. A list is
-    replaced. A limit that stays, as for brokers that return empty: --rate 50MB --brokers all --topic T.
+    In both lists, the broker named is the one to limit: the sender or the receiver. A new list replaces the old one.
+    For a permanent limit, such as for brokers that return empty: --rate 50MB --brokers all --topic T.
     """
     from syncline.reassign.amounts import parse_bytes
 
     if (rate is None) != (brokers is None):
-        raise LocalClusterError("--rate and --brokers belong together: a rate is set at a broker.")
+        raise LocalClusterError("--rate and --brokers belong together: give both.")
     if rate is None and not topics:
         raise LocalClusterError("nothing to set: give --rate with --brokers, or --topic.")
     if not _REPLICAS.fullmatch(replicas):
@@ -158,24 +160,25 @@ def clear_throttle(
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove rates of brokers, and lists of topics. The throttle of a move ends with the move."""
+    """Remove rates from brokers and lists from topics. The throttle of a move ends with the move."""
     if brokers is None and not topics:
         raise LocalClusterError("nothing to clear: give --brokers ID,... or --brokers all, or --topic.")
     _change(bootstrap_of(bootstrap, data), brokers, topics, role, None, None, dry_run, as_json)
 
 
-@app.command("explain", short_help="Say which replicas are throttled, by what.")
+@app.command("explain", short_help="Say which replicas are throttled, and by what.")
 def explain_throttles(
     place: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or this partition of it.")
+        str | None,
+        typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Show only this topic, or only this partition of it."),
     ] = None,
     bootstrap: BootstrapServerOption = None,
     data: DataOption = DEFAULT_DIRECTORY,
     as_json: JsonOption = False,
 ) -> None:
-    """Say of each replica whether it is throttled, by what, and what is missing.
+    """Say for each replica whether it is throttled, by what, and what is missing for a throttle.
 
-    Without a topic: of all that moves or that a list names.
+    Without a topic, the command covers all replicas that move or that a list names.
     """
     from syncline.cli.direct import Direct
     from syncline.cli.reassign.cluster_reading import read_cluster
@@ -192,7 +195,7 @@ def explain_throttles(
     if as_json:
         print(json.dumps([{**each._asdict(), "key": str(each.key)} for each in found]))
     elif not found:
-        say("nothing moves, and no list names a replica")
+        say("no partition is moving, and no list names a replica")
     else:
         print_table(["PARTITION", "BROKER", "ROLE", "STATE", "RATE", "BY", "MISSING"], [_row(each) for each in found])
         states = {each.effect.value for each in found}
@@ -283,11 +286,11 @@ def _check_replicas(state: "ClusterState", topics: Sequence[str], replicas: str)
         partition, broker = map(int, item.split(":"))
         topic = next((each for each in topics if TopicPartition(each, partition) not in state.partitions), None)
         if topic is not None:
-            raise LocalClusterError(f"--replicas names {item.strip()}, and topic {topic} has no partition {partition}.")
+            raise LocalClusterError(f"--replicas names {item.strip()}, but topic {topic} has no partition {partition}.")
         if broker not in known:
             there = ",".join(map(str, known))
             raise LocalClusterError(
-                f"--replicas names {item.strip()}, and there is no broker {broker}; the cluster has {there}."
+                f"--replicas names {item.strip()}, but there is no broker {broker}; the cluster has {there}."
             )
 
 
@@ -322,7 +325,9 @@ def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool,
     removed = "would be removed" if is_dry else "removed"
     lines = [f"topic {topic}: {name} {removed}" for topic, names in lists.items() for name in names]
     lines += [f"broker {broker}: {name} {removed}" for broker, names in rates.items() for name in names]
-    lines += [f"broker {broker}: {removed} if it had a rate; it is down and cannot say" for broker in unread]
+    lines += [
+        f"broker {broker}: {removed} if it had a rate; the broker is down and cannot report one" for broker in unread
+    ]
     lines += [
         f"{name}={bytes_per_s} is set for all brokers and stays: {removal_from_all(name)}"
         for name, bytes_per_s in stays.items()

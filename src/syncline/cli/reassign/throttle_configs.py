@@ -86,7 +86,7 @@ def set_rates(
             where = None if state.owns_throttles else broker
             _alter(cluster, [(BROKER, str(broker), values)], where, only_checks=only_checks)
         except BrokerSilentError:
-            silent.append(f"broker {broker} is down, and Apache Kafka takes its rates only at that broker.")
+            silent.append(f"broker {broker} is down, and in Apache Kafka only that broker can change its rates.")
     if silent:
         raise LocalClusterError(" ".join(silent))
 
@@ -117,7 +117,7 @@ def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: 
         if broker in state.brokers or state.owns_throttles:
             set_rates(cluster, state, [broker], dict.fromkeys(RATES))
         else:
-            missed.append(f"broker {broker} is down, so its throttle stays: verify again when it runs.")
+            missed.append(f"broker {broker} is down, so its throttle stays: run `verify` again when the broker is up.")
     known = {key.topic for key in state.partitions}
     set_lists(cluster, {topic: dict.fromkeys(LISTS) for topic in topics if topic in known})
     return missed
@@ -129,7 +129,7 @@ def _entries(cluster: Direct, state: ClusterState, broker: int) -> Any:
     if broker in state.brokers:
         return _described(cluster, asked, [*RATES, QUOTA_MODE], broker)[str(broker)]
     if not state.owns_throttles:
-        raise BrokerSilentError(f"broker {broker} is down, and Apache Kafka tells its rates only there")
+        raise BrokerSilentError(f"broker {broker} is down, and in Apache Kafka only that broker reports its rates")
     try:
         return _described(cluster, asked, [*RATES], None)[str(broker)]
     except LocalClusterError as error:
