@@ -69,7 +69,7 @@ DEADLINES: Final = (
         load_kb_s=1500,
         deadline_s=60,
         options=("--link-capacity", "1MB"),
-        reason="no time and no share make it possible",
+        reason="no other time or share would make this move possible",
     ),
 )
 CLIENTS: Final = (

@@ -80,7 +80,7 @@ def test_wrong_usage_is_exit_code_2_and_points_to_the_help() -> None:
     assert "from 1 to 64" in refused("up", "--brokers", "0", code=USAGE)
     assert "from 0 to 65535" in refused("up", "--port", "70000", code=USAGE)
     assert "takes each port once" in refused("up", "--port", "9092,9093,9092", code=USAGE)
-    assert "takes ports from 0 to 65535 with commas between" in refused("up", "--port", "9092,,9093", code=USAGE)
+    assert "takes ports from 0 to 65535, separated by commas" in refused("up", "--port", "9092,,9093", code=USAGE)
     assert "x>=1" in refused("consume", "t", "--limit", "0", code=USAGE)
 
 

@@ -220,7 +220,7 @@ def test_destination_without_room_is_refused(serve: Serve, plan: Callable[..., s
     to_full = plan({FOO_0: (1, 2, 5)})
 
     assert refuses(kafka, "reassign", "execute", "-f", to_full).startswith(
-        "broker 5 has 4,000 B of room and would get 5,000 B."
+        "broker 5 has 4,000 B of room but would receive 5,000 B."
     )
     assert kafka.changes == []
     at(kafka, "reassign", "execute", "-f", to_full, "--ignore-disk-space")
@@ -624,7 +624,7 @@ def test_deadline_that_the_links_cannot_keep_is_refused_beforehand(serve: Serve,
     sentence = refuses(kafka, "reassign", *arguments)
 
     assert sentence.startswith("No rate meets both goals: broker 1 would have to send")
-    assert "With 4 s or more it is possible" in sentence
+    assert "The move is possible in 4 s or more" in sentence
     assert kafka.changes == []
 
 

@@ -89,8 +89,8 @@ def test_t59_plan_without_a_rate_names_both_ways_out_and_exits_with_2(serve: Ser
     shown = fails(kafka, *arguments, "--deadline", "2s", code=2)
     possible = json.loads(at(kafka, *arguments, "--deadline", "4s", "--json"))
 
-    assert "With 3 s or more it is possible while clients keep 60 %." in shown
-    assert "If clients keep at most 40 %, it is possible in 2 s." in shown
+    assert "The move is possible in 3 s or more while clients keep 60 %." in shown
+    assert "If clients keep at most 40 %, the move is possible in 2 s." in shown
     assert possible["is_feasible"]
     assert (possible["min_bytes_per_s"], possible["max_bytes_per_s"]) == (1_500_000, 2_000_000)
     assert possible["rate_bytes_per_s"] == 1_650_000
@@ -342,8 +342,8 @@ def test_throttle_show_lists_what_is_set_and_what_limits_nothing(limited: Script
     facts = json.loads(at(limited, "throttle", "show", "--json"))
 
     assert (
-        "broker 1 has leader.replication.throttled.rate=1000 (broker) and nothing moves: `syncline throttle clear"
-        in shown
+        "broker 1 has leader.replication.throttled.rate=1000 (broker), but nothing is moving: `syncline "
+        "throttle clear" in shown
     )
     assert facts["rates"] == [
         {"broker": 1, "name": "leader.replication.throttled.rate", "bytes_per_s": 1000, "source": "broker"}

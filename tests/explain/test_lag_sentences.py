@@ -58,26 +58,28 @@ SENTENCES = {
         "t-3 will lose data in 14 min: 1,200,000 records to read, and the group needs 20 min to catch up."
         " It must read at least 6,100 records/s."
     ),
-    LagCause.NO_MEMBERS: "The group has no members: nobody reads its 900 unread records. Its last commit was 90 s ago.",
-    LagCause.REBALANCING: "The group has been rebalancing for 12 s, with 3 members: nobody reads meanwhile.",
+    LagCause.NO_MEMBERS: "The group has no members to read its 900 unread records. Its last commit was 90 s ago.",
+    LagCause.REBALANCING: "The group has been rebalancing for 12 s, with 3 members: no member reads meanwhile.",
     LagCause.STOPPED_COMMITTING: (
-        "The reader of t-3 goes on reading, but does not commit: its last commit, of offset 100, was 90 s ago; it"
-        " fetches from 900, last 400 ms ago. After a restart it would read the records between them again."
+        "The reader of t-3 keeps reading but does not commit: its last commit, of offset 100, was 90 s ago; "
+        "it now fetches from offset 900 (last fetch 400 ms ago). After a restart, it would read the records "
+        "in between again."
     ),
     LagCause.NEVER_COMMITS: (
-        "The reader of t-3 has not committed yet: it fetches from offset 990, 10 behind the end, last 10 ms ago."
+        "The reader of t-3 has not committed yet: it fetches from offset 990, 10 behind the end (last fetch 10 ms ago)."
     ),
     LagCause.STUCK_POLL: (
-        "app on 10.0.0.1 is a live member and has not fetched t-3 for 60 s, nor committed anything new, with 900"
-        " records waiting: it is busy with what it got, or stuck, or has paused the partition. Other partitions with"
-        " the same cause: 2."
+        "app on 10.0.0.1 is a live member but has neither fetched t-3 for 60 s nor committed anything new, "
+        "with 900 records waiting: it is busy processing, or stuck, or has paused the partition. Other "
+        "partitions with the same cause: 2."
     ),
-    LagCause.HELD_BACK: "app was held back by a limit for 20 % of the time while it read t-3.",
+    LagCause.HELD_BACK: "A limit held app back for 20 % of the time while it read t-3.",
     LagCause.WATERMARK_HELD: (
-        "300 records of t-3 cannot be read yet: its high watermark has stood still for 30 s. `syncline why` says why."
+        "300 records of t-3 cannot be read yet: its high watermark has stood still for 30 s. `syncline why` "
+        "explains it."
     ),
     LagCause.HOT_PARTITION: (
-        "One hot partition: t-3 holds 96 % of the lag, 50,000 records, and the others 500 each on average."
+        "One hot partition: t-3 holds 96 % of the lag, 50,000 records; the others have 500 each on average."
     ),
     LagCause.PRODUCE_BURST: ("Producers write 350 records/s to t-3, 3.5 times as many as usual; the group reads 120."),
 }
@@ -124,7 +126,7 @@ def test_loss_is_told_as_far_as_it_is_known() -> None:
     """What is gone; what goes at the next clean-up; a group that never catches up, or has no speed yet."""
     assert losing(lost=300, loses_data=False) == "The group has missed 300 records of t-3, deleted unread."
     assert "at the next clean-up" in losing(margin_s=0.0, needed_per_s=float("inf"))
-    assert "No speed would suffice." in losing(margin_s=0.0, needed_per_s=float("inf"))
+    assert "No speed would be enough." in losing(margin_s=0.0, needed_per_s=float("inf"))
     assert "at this speed the group never catches up" in losing(catch_up_s=float("inf"))
     assert "its speed is not known yet." in losing(catch_up_s=None, needed_per_s=None)
 
@@ -193,7 +195,7 @@ def test_each_rule_says_what_it_compared() -> None:
         told[StatusRule.STALLED] == "t-0 is STALL: its last 10 commits all have offset 10, 90 unread, oldest 9.8 min."
     )
     assert told[StatusRule.REWOUND] == (
-        "t-0 is REWIND: it fell from offset 60 to 20 and has not returned, 60 unread, oldest 4.3 min."
+        "t-0 is REWIND: its commits fell from offset 60 to 20 and have not returned, 60 unread, oldest 4.3 min."
     )
 
 
@@ -209,7 +211,7 @@ def test_l40_stuck_group_is_explained_with_its_hot_partition() -> None:
     now_ms = appended_ms(0) + 10 * MINUTE_MS
     told = group(*(partition(index, [550 if index == 3 else 1_045] * 10, 1_050, now_ms) for index in range(5)))
 
-    assert told[0].startswith("Group g is ERR: 520 unread records, the oldest for 50 s.")
+    assert told[0].startswith("Group g is ERR: 520 unread records, the oldest waiting for 50 s.")
     assert told[1].startswith("t-3 is STALL: ")
     assert told[-1].startswith("One hot partition: t-3 holds 96 % of the lag")
 
@@ -223,8 +225,8 @@ def test_group_that_has_read_everything_is_told_in_one_sentence() -> None:
     assert group(partition(0, [100] * 10, 100, now_ms)) == ["Group g is OK: it has read everything."]
     (told,) = group(partition(0, [], 100, now_ms), half_full)
     assert told == (
-        "Group g is OK: it has read everything. Partitions without a commit: 1."
-        " 1 partition has too few commits yet to judge its status."
+        "Group g is OK: it has read everything. Partitions without a commit: 1. 1 partition has too few "
+        "commits so far to judge its status."
     )
 
 

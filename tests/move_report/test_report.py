@@ -86,7 +86,7 @@ def test_doctor_tells_of_the_time_in_which_the_throttle_was_too_low(facts: Facts
     for each in facts.held_back:
         assert each.start_ms <= facts.started_ms + 1_000
         assert each.end_ms == pytest.approx(facts.steps[1].at_ms, abs=1_000)
-        assert re.search(r"keep-up traffic alone is 60\d kB/s, and the throttle 400 kB/s", each.sentence)
+        assert re.search("keep-up traffic alone takes 60\\d kB/s, but the throttle is 400 kB/s", each.sentence)
 
 
 def test_words_tell_the_story(facts: Facts) -> None:

@@ -97,4 +97,4 @@ def test_racks_need_names() -> None:
     ran = run("up", "--racks", "a,,b")
 
     assert ran.returncode == 2
-    assert "takes names with commas between, not 'a,,b'" in ran.stderr
+    assert "takes names separated by commas, not 'a,,b'" in ran.stderr

@@ -33,7 +33,7 @@ def test_throttle_below_keep_up_is_named_with_the_rate_that_it_needs() -> None:
 
     assert causes(findings) == [(Cause.THROTTLE_TOO_LOW, 3)]
     assert sentence(findings[0]).startswith(
-        "broker 3 needs more than 1.2 MB/s for receiving: keep-up traffic alone is 1.2 MB/s"
+        "broker 3 needs more than 1.2 MB/s for receiving: keep-up traffic alone takes 1.2 MB/s"
     )
 
 
@@ -63,7 +63,7 @@ def test_report_tells_what_is_over_in_the_past() -> None:
     leaderless = diagnose([COPY], {**UP, 1: BrokerView(is_alive=False)}, {})
 
     assert sentence(down[0], is_over=True) == "broker 3 was down for 12 s, and foo-0 waited for it."
-    assert sentence(leaderless[0], is_over=True) == "foo-0 had no leader that ran, so nobody sent the records."
+    assert sentence(leaderless[0], is_over=True) == "foo-0 had no running leader, so no broker sent the records."
 
 
 def test_unknown_destination_is_down_since_an_unknown_time() -> None:
@@ -119,7 +119,7 @@ def test_disk_without_room_for_the_rest_is_named() -> None:
     findings = diagnose([COPY], brokers, {RECEIVING: PartView(1e6, 1.2e6, remaining_bytes=1)})
 
     assert causes(findings) == [(Cause.NO_ROOM, 3)]
-    assert sentence(findings[0]) == "broker 3 has room for 4 MB, and 5 MB are to come."
+    assert sentence(findings[0]) == "broker 3 has room for 4 MB, but has yet to receive 5 MB."
 
 
 def test_copy_far_below_its_throttle_is_held_back_by_something_else() -> None:
@@ -152,8 +152,8 @@ def test_copy_that_stands_still_without_a_throttle_is_told_without_one() -> None
     (finding,) = diagnose([COPY], UP, {RECEIVING: view})
 
     assert sentence(finding) == (
-        "broker 3 receives 1 MB/s, which only keeps up, and no throttle bounds it: its disk, its network or the other "
-        "side is slow."
+        "broker 3 receives 1 MB/s, only enough to keep up, and no throttle limits it: its disk, its network "
+        "or the other side is slow."
     )
 
 

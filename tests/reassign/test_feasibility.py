@@ -52,8 +52,8 @@ def test_t59_deadline_that_leaves_no_rate_gets_both_ways_out(scale: int) -> None
     sentences = reasons(verdict, keep_percent=60, time_s=7_200)
     assert "broker 6 would have to receive 45.3" in sentences[0]
     assert sentences[1:] == [
-        "With 10,435 s (2 h 54 min) or more it is possible while clients keep 60 %.",
-        "If clients keep at most 51.7 %, it is possible in 7,200 s.",
+        "The move is possible in 10,435 s (2 h 54 min) or more while clients keep 60 %.",
+        "If clients keep at most 51.7 %, the move is possible in 7,200 s.",
     ]
 
 

@@ -136,7 +136,7 @@ def test_destination_without_room_is_named() -> None:
     """Both replicas together are too much for broker 4; an unknown room is no refusal."""
     moving = [Moving(FOO_0, 600, 0.0, 1, (4,)), Moving(FOO_1, 600, 0.0, 2, (4, 3))]
 
-    assert without_room(state(), moving) == ["broker 4 has 1,000 B of room and would get 1,200 B"]
+    assert without_room(state(), moving) == ["broker 4 has 1,000 B of room but would receive 1,200 B"]
     unknown = {4: BrokerState("h", 9092), 3: BrokerState("h", 9092)}
     assert without_room(state(brokers=unknown), moving) == []
 

@@ -139,9 +139,12 @@ def test_throttles_that_limit_nothing_that_moves_are_named() -> None:
     """A standing limit or a forgotten one: who set it knows, and learns how to remove it."""
     clear, unset = "`syncline throttle clear", "`syncline configs alter broker all --unset"
     assert left_behind(state(), BOTH) == [
-        f"topic foo has {FOLLOWER_LIST}= , 0:3 and nothing of it moves: {clear} --topic foo` removes it.",
-        f"topic foo has {LEADER_LIST}=0:1,0:2 and nothing of it moves: {clear} --topic foo` removes it.",
-        f"broker 1 has {LEADER_RATE}=1000 (broker) and nothing moves: {clear} --brokers 1` removes it.",
-        f"broker 3 has {FOLLOWER_RATE}=2000 (cluster) and nothing moves: {unset} {FOLLOWER_RATE}` removes it from all.",
+        f"topic foo has {FOLLOWER_LIST}= , 0:3, but none of its partitions is moving: {clear} --topic foo` removes it.",
+        f"topic foo has {LEADER_LIST}=0:1,0:2, but none of its partitions is moving: {clear} --topic foo` removes it.",
+        f"broker 1 has {LEADER_RATE}=1000 (broker), but nothing is moving: {clear} --brokers 1` removes it.",
+        (
+            f"broker 3 has {FOLLOWER_RATE}=2000 (cluster), but nothing is moving: {unset} {FOLLOWER_RATE}` "
+            "removes it from all brokers."
+        ),
     ]
     assert left_behind(state(running={FOO_0: Running((1, 2, 3), (3,))}), BOTH) == []

@@ -70,7 +70,7 @@ def checked_bootstrap(bootstrap: str) -> str:
         match = _SERVER.fullmatch(server)
         if match is None or not server.isprintable() or not 0 < int(match["port"] or PORT_DEFAULT) < 65_536:
             raise LocalClusterError(
-                f"--bootstrap takes HOST:PORT (several with commas between), with ports up to 65535, not {server!r}."
+                f"--bootstrap takes HOST:PORT (several separated by commas), with ports up to 65535, not {server!r}."
             )
     return ",".join(servers)
 

@@ -118,14 +118,14 @@ def _brokers(text: str) -> int:
 def _racks(text: str) -> tuple[str, ...]:
     racks = tuple(each.strip() for each in text.split(","))
     if not all(racks):
-        raise _wrong(f"takes names with commas between, not {text!r}")
+        raise _wrong(f"takes names separated by commas, not {text!r}")
     return racks
 
 
 def _ports(text: str) -> tuple[int, ...]:
     each = [number.strip() for number in text.split(",")]
     if not all(number.isdecimal() and int(number) <= PORT_MAX for number in each):
-        raise _wrong(f"takes ports from 0 to {PORT_MAX} with commas between, not {text!r}")
+        raise _wrong(f"takes ports from 0 to {PORT_MAX}, separated by commas, not {text!r}")
     ports = tuple(map(int, each))
     if len(ports) > BROKERS_MAX:
         raise _wrong(f"takes at most {BROKERS_MAX} ports, not {len(ports)}")

@@ -45,7 +45,7 @@ def parse_capacity(text: str, option: str) -> int:
         return NONE
     capacity = parse_bytes(text, option)
     if not capacity:
-        raise PlanError(f"{option} takes what a broker can send or receive, more than 0 B/s")
+        raise PlanError(f"{option} takes what a broker can send or receive, which is more than 0 B/s")
     return capacity
 
 

@@ -161,9 +161,9 @@ def sentence(finding: Finding, *, is_over: bool = False) -> str:
     match finding.cause:
         case Cause.NO_LEADER:
             if is_over:
-                return f"{_listed(finding.keys)} had no leader that ran, so nobody sent the records."
+                return f"{_listed(finding.keys)} had no running leader, so no broker sent the records."
             has = "has" if len(finding.keys) == 1 else "have"
-            return f"{_listed(finding.keys)} {has} no leader that runs, so nobody sends the records."
+            return f"{_listed(finding.keys)} {has} no running leader, so no broker sends the records."
         case Cause.DESTINATION_DOWN:
             if is_over:
                 down = "was down" if math.isinf(finding.has) else f"was down for {span_words(finding.has)}"
@@ -178,29 +178,31 @@ def sentence(finding: Finding, *, is_over: bool = False) -> str:
             )
         case Cause.NO_ROOM:
             return (
-                f"broker {broker} has room for {size_words(finding.has)}, and {size_words(finding.needs)} are to come."
+                f"broker {broker} has room for {size_words(finding.has)}, but has yet to receive "
+                f"{size_words(finding.needs)}."
             )
         case Cause.THROTTLE_TOO_LOW:
             return (
-                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: keep-up traffic alone is "
-                f"{rate_words(finding.needs)}, and the throttle {rate_words(finding.has)}."
+                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: keep-up traffic "
+                f"alone takes {rate_words(finding.needs)}, but the throttle is {rate_words(finding.has)}."
             )
         case Cause.STARVED_BY_IN_SYNC:
             return (
-                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: in-sync followers count, "
-                f"too, and use the throttle of {rate_words(finding.has)} before the new replicas get any of it."
+                f"broker {broker} needs more than {rate_words(finding.needs)} for {role}: in-sync followers "
+                f"count, too, and use up the throttle of {rate_words(finding.has)} before new replicas get "
+                "any of it."
             )
         case Cause.THIN_MARGIN:
             return (
-                f"broker {broker} uses {rate_words(finding.needs)} of {rate_words(finding.has)} for {role} only to "
-                "keep up; little is left for copying."
+                f"broker {broker} uses {rate_words(finding.needs)} of {rate_words(finding.has)} for {role} "
+                "just to keep up, which leaves little for copying."
             )
         case Cause.NOT_THE_THROTTLE:
             does = "sends" if role is Role.SENDING else "receives"
             if math.isinf(finding.needs):
                 return (
-                    f"broker {broker} {does} {rate_words(finding.has)}, which only keeps up, and no throttle bounds it:"
-                    " its disk, its network or the other side is slow."
+                    f"broker {broker} {does} {rate_words(finding.has)}, only enough to keep up, and no "
+                    "throttle limits it: its disk, its network or the other side is slow."
                 )
             return (
                 f"broker {broker} {does} {rate_words(finding.has)}, far below its throttle of "

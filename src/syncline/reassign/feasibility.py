@@ -100,7 +100,7 @@ def reasons(verdict: Verdict, *, keep_percent: float, time_s: float | None) -> l
     high = min(verdict.bounds, key=lambda each: each.max_bytes_per_s)
     needs = f"broker {low.part.broker} would have to {_VERBS[low.part.role]} {rate_words(low.min_bytes_per_s)}"
     if time_s is None:
-        needs += " only to keep up"
+        needs += " just to keep up"
     may = "may use" if high.part == low.part else f"broker {high.part.broker} may {_VERBS[high.part.role]}"
     leaves = f"only {rate_words(max(high.max_bytes_per_s, 0.0))}"
     share = f"clients keep {keep_percent:g} %"
@@ -109,13 +109,13 @@ def reasons(verdict: Verdict, *, keep_percent: float, time_s: float | None) -> l
     sentences = [f"No rate meets both goals: {needs}, but {may} {leaves}."]
     if verdict.time_s_min is not None:
         least = seconds_words(math.ceil(verdict.time_s_min))
-        sentences.append(f"With {least} or more it is possible{f' while {share}' if keep_percent else ''}.")
+        sentences.append(f"The move is possible in {least} or more{f' while {share}' if keep_percent else ''}.")
     if verdict.keep_percent_max is not None:
         most = math.floor(verdict.keep_percent_max * 10) / 10
         within = "" if time_s is None else f" in {time_s:,.0f} s"
-        sentences.append(f"If clients keep at most {most:g} %, it is possible{within}.")
+        sentences.append(f"If clients keep at most {most:g} %, the move is possible{within}.")
     if len(sentences) == 1:
-        sentences.append("Move less at once: no time and no share make it possible.")
+        sentences.append("Move less at once: no other time or share would make this move possible.")
     return sentences
 
 

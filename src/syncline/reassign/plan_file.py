@@ -25,7 +25,7 @@ _PATH_LENGTH_MAX: Final = 4_096
 _SHOWN_LENGTH_MAX: Final = 120
 # The tool's message, for JSON of another form, too; what is wrong follows it.
 _NO_JSON: Final = "The input string is not a valid JSON"
-_KINDS: Final = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "a truth value"} | {
+_KINDS: Final = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean"} | {
     type(None): "null"
 }
 
@@ -88,7 +88,7 @@ def parse_brokers(text: str) -> list[int]:
     """Return the brokers of a list such as "0,1,2", in its order. Raises PlanError."""
     words = [word.strip() for word in text.split(",")]
     if not all(_BROKER.fullmatch(word) and int(word) <= _INT32_MAX for word in words):
-        raise PlanError(f"A broker list is ids of brokers with commas between, such as 0,1,2, not {quoted(text)}")
+        raise PlanError(f"A broker list must be broker ids separated by commas, such as 0,1,2, not {quoted(text)}")
     brokers = [int(word) for word in words]
     twice = _repeated(brokers)
     if twice:
@@ -131,7 +131,9 @@ def _document(text: str, source: str, name: str) -> dict[str, Any]:
 
 def _target(row: Any) -> Target:
     if not isinstance(row, dict):
-        raise PlanError(f"A partition of the file is an object with topic, partition and replicas, not {_shown(row)}")
+        raise PlanError(
+            f"A partition of the file must be an object with topic, partition and replicas, not {_shown(row)}"
+        )
     topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
     if not isinstance(topic, str) or not topic:
         raise PlanError(f"A partition of the file has no topic: {_shown(row)}")
@@ -142,12 +144,12 @@ def _target(row: Any) -> Target:
     assert isinstance(partition, int), "it is a number"
     key = TopicPartition(topic, partition)
     if not isinstance(replicas, list) or not all(map(_is_number, replicas)):
-        raise PlanError(f"The replicas of partition {key} are a list of broker ids, not {_shown(replicas)}")
+        raise PlanError(f"The replicas of partition {key} must be a list of broker ids, not {_shown(replicas)}")
     log_dirs = row.get("log_dirs")
     if log_dirs is None:
         log_dirs = [ANY] * len(replicas)
     if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
-        raise PlanError(f"The log_dirs of partition {key} are a list of texts, not {_shown(log_dirs)}")
+        raise PlanError(f"The log_dirs of partition {key} must be a list of strings, not {_shown(log_dirs)}")
     if len(log_dirs) != len(replicas):
         raise PlanError(
             f"Size of replicas list [{_listed(replicas)}] is different from size of log dirs list "
@@ -155,7 +157,7 @@ def _target(row: Any) -> Target:
         )
     wrong = next((each for each in log_dirs if each != ANY and not _is_path(each)), None)
     if wrong is not None:
-        raise PlanError(f"A log directory of partition {key} is neither an absolute path nor any: {_shown(wrong)}")
+        raise PlanError(f'A log directory of partition {key} must be an absolute path or "any", not {_shown(wrong)}')
     return Target(key, tuple(replicas), tuple(log_dirs))
 
 

@@ -201,7 +201,7 @@ def without_room(state: ClusterState, moving: Iterable[Moving]) -> list[str]:
     for broker, size_bytes in sorted(needed.items()):
         known = state.brokers.get(broker)
         if known is not None and 0 <= known.usable_bytes < size_bytes:
-            sentences.append(f"broker {broker} has {known.usable_bytes:,} B of room and would get {size_bytes:,} B")
+            sentences.append(f"broker {broker} has {known.usable_bytes:,} B of room but would receive {size_bytes:,} B")
     return sentences
 
 

@@ -56,8 +56,8 @@ def without_rate(brokers: Sequence[int]) -> str:
     """Return that brokers that are down got no rate; Kafka's tool fails there."""
     are = "is down, so it gets" if len(brokers) == 1 else "are down, so they get"
     return (
-        f"broker{_plural(brokers)} {_ids(brokers)} {are} no rate. Once back before the moves are complete: the same "
-        "command with --additional sets it."
+        f"broker{_plural(brokers)} {_ids(brokers)} {are} no rate. To set it after a restart, run the same "
+        "command with --additional before the moves are complete."
     )
 
 

@@ -97,7 +97,9 @@ def explain(state: ClusterState, throttles: Throttles, keys: Iterable[TopicParti
                 if (role is Role.RECEIVING) == (broker == partition.leader):
                     if role is Role.SENDING and _list_hit(throttles, key, broker, role):
                         found.append(
-                            Explained(key, broker, role, Effect.DORMANT, by=LIST_OF[role], missing="it does not lead")
+                            Explained(
+                                key, broker, role, Effect.DORMANT, by=LIST_OF[role], missing="it is not the leader"
+                            )
                         )
                     continue
                 needs_bytes = bool(lagging) if role is Role.SENDING else broker in lagging
@@ -109,15 +111,15 @@ def left_behind(state: ClusterState, throttles: Throttles) -> list[str]:
     """Return a sentence for each throttle that limits nothing that moves: somebody's standing limit, or forgotten."""
     moving = {key.topic for key in state.running}
     sentences = [
-        f"topic {topic} has {name}={value} and nothing of it moves: {_CLEAR} --topic {topic}` removes it."
+        f"topic {topic} has {name}={value}, but none of its partitions is moving: {_CLEAR} --topic {topic}` removes it."
         for topic, lists in sorted(throttles.lists.items())
         for name, value in sorted(lists.items())
         if value.strip() and topic not in moving
     ]
     if not state.running:
         sentences += [
-            f"broker {broker} has {name}={rate.bytes_per_s} ({rate.source}) and nothing moves:"
-            f" {_removal(broker, name, rate)}."
+            f"broker {broker} has {name}={rate.bytes_per_s} ({rate.source}), but nothing is moving: "
+            f"{_removal(broker, name, rate)}."
             for broker, rates in sorted(throttles.rates.items())
             for name, rate in sorted(rates.items())
         ]
@@ -133,7 +135,7 @@ def _removal(broker: int, name: str, rate: Rate) -> str:
 
 def removal_from_all(name: str) -> str:
     """Return what removes a rate that is set for all brokers."""
-    return f"`syncline configs alter broker all --unset {name}` removes it from all"
+    return f"`syncline configs alter broker all --unset {name}` removes it from all brokers"
 
 
 def quota_of(state: ClusterState, throttles: Throttles, key: TopicPartition, broker: int, role: Role) -> float:

@@ -142,7 +142,7 @@ def set_throttle(
         raise LocalClusterError("nothing to set: give --rate with --brokers, or --topic.")
     if not _REPLICAS.fullmatch(replicas):
         raise LocalClusterError(
-            "--replicas takes * for all, or PARTITION:BROKER with commas between, such as 0:1,0:2, not "
+            "--replicas takes * for all, or PARTITION:BROKER separated by commas, such as 0:1,0:2, not "
             f"{quoted(replicas)}."
         )
     with sentences():
