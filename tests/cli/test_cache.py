@@ -104,7 +104,7 @@ def test_memory_that_is_supposed_is_not_told_as_the_present(capsys: pytest.Captu
     cache.show({1: answer()}, {}, 2_000 * GB, page, cluster="d", as_json=False)
     said = capsys.readouterr().out
 
-    assert "With 2 TB of page cache, broker 1 would serve all that is read from memory." in said
+    assert "With 2 TB of page cache, broker 1 would serve all reads from memory." in said
     assert "Now, with 40 GB, it serves 83.3 %." in said
     assert "which it would have." in said
     assert "with 2 TB: 0 % from disk" in said

@@ -44,14 +44,14 @@ def test_l26_report_names_the_group_that_reads_from_the_disk() -> None:
     facts, advice = told()
 
     assert words.verdict(facts, advice) == (
-        "Broker 1 serves 83.3 % of what is read from its page cache of 40 GB; the rest, 20 MB/s, comes from the disk."
+        "Broker 1 serves 83.3 % of its reads from its page cache of 40 GB; the rest, 20 MB/s, comes from disk."
     )
     assert words.need(facts, advice) == (
         "To serve 99 % of the reads from memory, this broker needs 1.07 TB of page cache."
     )
-    assert words.residence(facts, advice) == "With 100 MB/s written, a page stays for 5 min 33 s."
+    assert words.residence(facts, advice) == "With 100 MB/s written, a page stays in memory for 5 min 33 s."
     assert words.blame(facts, advice) == (
-        "Group B makes 100 % of the misses; without it, 65.5 kB would serve 99 % of the rest."
+        "Group B causes 100 % of the misses; without it, 65.5 kB would serve 99 % of the rest."
     )
 
 
@@ -63,20 +63,20 @@ def test_words_of_what_is_enough_or_impossible() -> None:
     assert words.blame(*tail) == ""
     beyond = BYTES.first_exponent + BYTES.bound_count
     assert words.need(*told(buckets=[[TAIL, 1, 9 * GB], [beyond, 1, GB]], readers=[])) == (
-        "No memory serves 99 % of the reads: 10 % of the bytes were of pages that nothing kept "
+        "No amount of memory serves 99 % of the reads: 10 % of the bytes were in pages that nothing kept "
         "(page.cache.leader.budget.bytes, page.cache.follower.keep.bytes)."
     )
-    assert words.verdict(*told(**quiet())) == "Nobody has read from broker 1."
+    assert words.verdict(*told(**quiet())) == "No client has read from broker 1."
 
 
 def test_verdict_is_what_was_measured_where_the_curve_is_wrong() -> None:
     """Guards: "Broker 1 serves all reads from its page cache" stood above a measurement of 10 %."""
     assert words.verdict(*told(buckets=[[TAIL, 1, GB]], readers=[], hit_bytes=GB, miss_bytes=9 * GB)) == (
-        "Broker 1 found 10 % of what is read in memory, though by the curve its page cache of 40 GB would hold all of"
-        " it."
+        "Broker 1 found 10 % of its reads in memory, although by the curve its page cache of 40 GB would "
+        "hold all of them."
     )
     assert words.verdict(*told(hit_bytes=GB, miss_bytes=9 * GB)).endswith(
-        "its page cache of 40 GB would hold 83.3 % of it."
+        "its page cache of 40 GB would hold 83.3 % of them."
     )
 
 
@@ -85,7 +85,7 @@ def test_words_of_pollution() -> None:
     facts = facts_of(1, falling(memory_bytes=MB // 4, read_bytes_per_s=2_000 * MB), None)
     said = words.residence(facts, advise(facts))
 
-    assert "Reads from the disk take room, too: without them it would serve" in said
+    assert "Reads from disk take up memory, too: without them, the broker would serve" in said
     assert said.endswith(" points more.")
 
 
@@ -110,15 +110,15 @@ def test_words_of_agreement() -> None:
     close, few = told()[0], facts_of(2, falling(memory_bytes=4 * MB, hit_bytes=40, miss_bytes=60), None)
 
     assert words.agreed(agreements([("broker 1", close)])) == (
-        "Model and measurement differ by 0.8 points: the curve may be trusted."
+        "Model and measurement differ by 0.8 points: the curve can be trusted."
     )
     assert words.agreed(agreements([("a", close), ("b", few)])).endswith(
-        "over 2 measurements: take the curve with care."
+        "over 2 measurements: use the curve with care."
     )
-    assert words.agreed(()).startswith("No read was measured yet")
+    assert words.agreed(()).startswith("No reads have been measured yet")
     (told_few,) = map(words.compared_with, agreements([("0:30", few)]))
     assert told_few.startswith("0:30: 40 % measured, ")
-    assert told_few.endswith("something else takes memory, or pages are dropped early")
+    assert told_few.endswith("something else uses memory, or pages are dropped early")
 
 
 @pytest.mark.parametrize("width", [20, 80, 120, 161])
@@ -188,18 +188,18 @@ def test_page_is_sound_and_loads_nothing() -> None:
     assert "client &lt;b&gt; at 10.0.0.7" in page
     assert "a&amp;b" in page
     assert "broker 3 is away." in page
-    assert "Nobody has read from broker 2." in page
+    assert "No client has read from broker 2." in page
 
 
 @pytest.mark.parametrize(
     ("names", "title"),
     [
-        (["far reader"], "Broker 1 serves 83.3 % of what is read"),
+        (["far reader"], "Broker 1 serves 83.3 % of its reads"),
         (["enough"], "Every broker serves its reads from memory."),
-        (["less than the curve says"], "Broker 1 found 10 % of what is read in memory, though by the curve its page "),
+        (["less than the curve says"], "Broker 1 found 10 % of its reads in memory, although by the curve its page "),
         (["enough", "less than the curve says"], "Broker 1: fewer reads from memory than its size explains."),
-        (["enough", "far reader"], "Broker 1: too little memory for what is read."),
-        ([], "Nobody has read anything yet."),
+        (["enough", "far reader"], "Broker 1: too little memory for its reads."),
+        ([], "No client has read anything yet."),
     ],
 )
 def test_title_says_what_is_wrong(names: list[str], title: str) -> None:

@@ -55,10 +55,10 @@ def draw(facts: CacheFacts, advice: Advice, width: float) -> str:
     drawn.append(svg.path(line, class_="curve-line"))
     drawn += _lines(facts, advice, axis, across, (top, bottom))
     if measured is not None:
-        tip = svg.tip(f"measured: {words.percent(1 - measured)} from the disk")
+        tip = svg.tip(f"measured: {words.percent(1 - measured)} from disk")
         place = across(axis.share(facts.measured_at_bytes)), up(100 * (1 - measured))
         drawn.append(svg.element("circle", tip, cx=place[0], cy=place[1], r=_DOT, class_="measured-dot"))
-    label = f"Share of what is read from {facts.title} that comes from the disk, over the size of its page cache"
+    label = f"Share of what is read from {facts.title} that comes from disk, over the size of its page cache"
     return svg.drawing(width, bottom + 46, label, *drawn)
 
 
@@ -69,7 +69,7 @@ def _legend(width: float, *, with_dot: bool) -> tuple[int, list[str]]:
         return svg.element("circle", cx=x + _DOT, cy=y - 4, r=_DOT, class_="measured-dot")
 
     entries = [
-        legend.stroke("from the disk, by the model", "curve-line", width=26),
+        legend.stroke("from disk, by the model", "curve-line", width=26),
         legend.stroke("if misses took no room", "plain-line", width=26),
         *([legend.Entry("as measured", 2 * _DOT, dot)] if with_dot else []),
     ]

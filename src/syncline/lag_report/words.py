@@ -21,26 +21,26 @@ def percent(share: float) -> str:
 def verdict(facts: CacheFacts, advice: Advice) -> str:
     """Return what the cache does now, or would do with the memory that is supposed."""
     if not facts.read_bytes:
-        return f"Nobody has read from {facts.title}."
+        return f"No client has read from {facts.title}."
     if facts.is_supposed:
         return _supposed(facts, advice)
     cache = f"its page cache of {size_words(facts.memory_bytes)}"
     found = short_of_curve(facts)
     if found is not None:
         return (
-            f"{_capital(facts.title)} found {percent(found.measured)} of what is read in memory, though by the curve "
-            f"{cache} would hold {'all' if found.predicted >= 1 else percent(found.predicted)} of it."
+            f"{_capital(facts.title)} found {percent(found.measured)} of its reads in memory, although by the "
+            f"curve {cache} would hold {'all' if found.predicted >= 1 else percent(found.predicted)} of them."
         )
     if advice.now.hit_ratio >= 1:
         return f"{_capital(facts.title)} serves all reads from {cache}."
     return (
-        f"{_capital(facts.title)} serves {percent(advice.now.hit_ratio)} of what is read from {cache}; "
-        f"the rest, {rate_words(advice.now.disk_bytes_per_s)}, comes from the disk."
+        f"{_capital(facts.title)} serves {percent(advice.now.hit_ratio)} of its reads from {cache}; the rest, "
+        f"{rate_words(advice.now.disk_bytes_per_s)}, comes from disk."
     )
 
 
 def short_of_curve(facts: CacheFacts) -> Agreement | None:
-    """Return what was measured, if that is clearly less than the curve says; None if the curve may be trusted."""
+    """Return what was measured, if that is clearly less than the curve says; None if the curve can be trusted."""
     found = next(iter(agreements([(facts.title, facts)])), None)
     return found if found is not None and found.outcome is Outcome.FEWER_HITS else None
 
@@ -48,15 +48,15 @@ def short_of_curve(facts: CacheFacts) -> Agreement | None:
 def _supposed(facts: CacheFacts, advice: Advice) -> str:
     said = f"With {size_words(facts.memory_bytes)} of page cache, {facts.title} would serve"
     if advice.now.hit_ratio >= 1:
-        said = f"{said} all that is read from memory."
+        said = f"{said} all reads from memory."
     else:
         said = (
-            f"{said} {percent(advice.now.hit_ratio)} of what is read from memory; the rest, "
-            f"{rate_words(advice.now.disk_bytes_per_s)}, would come from the disk."
+            f"{said} {percent(advice.now.hit_ratio)} of its reads from memory; the rest, "
+            f"{rate_words(advice.now.disk_bytes_per_s)}, would come from disk."
         )
     if advice.present is None:
         return said
-    present = "all of it" if advice.present.hit_ratio >= 1 else percent(advice.present.hit_ratio)
+    present = "all of them" if advice.present.hit_ratio >= 1 else percent(advice.present.hit_ratio)
     return f"{said} Now, with {size_words(advice.present.memory_bytes)}, it serves {present}."
 
 
@@ -64,11 +64,12 @@ def need(facts: CacheFacts, advice: Advice) -> str:
     """Return how much memory would do, or that none does."""
     wanted = percent(WANTED)
     if not facts.read_bytes:
-        return "How much memory it needs will be known when somebody reads."
+        return "How much memory it needs will be known once a client reads."
     if advice.wanted_bytes is None:
         return (
-            f"No memory serves {wanted} of the reads: {percent(facts.out_of_reach)} of the bytes were of pages that "
-            "nothing kept (page.cache.leader.budget.bytes, page.cache.follower.keep.bytes)."
+            f"No amount of memory serves {wanted} of the reads: {percent(facts.out_of_reach)} of the bytes "
+            "were in pages that nothing kept (page.cache.leader.budget.bytes, "
+            "page.cache.follower.keep.bytes)."
         )
     what = f"To serve {wanted} of the reads from memory, this broker needs {size_words(advice.wanted_bytes)}"
     has = "would have" if facts.is_supposed else "has"
@@ -78,15 +79,15 @@ def need(facts: CacheFacts, advice: Advice) -> str:
 def residence(facts: CacheFacts, advice: Advice) -> str:
     """Return for how long pages stay, and what misses cost besides."""
     if not facts.written_bytes_per_s:
-        return "Nothing is written to logs whose pages stay."
+        return "Nothing is written to logs whose pages stay in memory."
     stays = "would stay" if facts.is_supposed else "stays"
     span = span_words(advice.now.residence_s)
-    said = f"With {rate_words(facts.written_bytes_per_s)} written, a page {stays} for {span}."
+    said = f"With {rate_words(facts.written_bytes_per_s)} written, a page {stays} in memory for {span}."
     lost_points = 100 * (advice.without_pollution.hit_ratio - advice.now.hit_ratio)
     if lost_points < 0.05:
         return said
     return (
-        f"{said} Reads from the disk take room, too: without them it would serve "
+        f"{said} Reads from disk take up memory, too: without them, the broker would serve "
         f"{percent(advice.without_pollution.hit_ratio)}, {lost_points:.1f} points more."
     )
 
@@ -96,12 +97,12 @@ def blame(facts: CacheFacts, advice: Advice) -> str:
     if advice.worst is None or not advice.now.disk_bytes_per_s:
         return ""
     worst = advice.misses[0]
-    makes = "would make" if facts.is_supposed else "makes"
+    makes = "would cause" if facts.is_supposed else "causes"
     said = f"{_capital(shown_name(worst.reader))} {makes} {percent(worst.share)} of the misses"
     if advice.needed_without_worst is None:
         return f"{said}."
     if not advice.needed_without_worst:
-        return f"{said}; the others need no memory to speak of for {percent(WANTED)}."
+        return f"{said}; the others need hardly any memory for {percent(WANTED)}."
     return f"{said}; without it, {size_words(advice.needed_without_worst)} would serve {percent(WANTED)} of the rest."
 
 
@@ -115,11 +116,11 @@ def agreed(compared: Sequence[Agreement]) -> str:
     """Return how the model and the measured hits agree, over all intervals."""
     mean = mean_points(compared)
     if mean is None:
-        return "No read was measured yet, so nothing says whether the curve is right."
+        return "No reads have been measured yet, so nothing shows whether the curve is right."
     several = f" on average over {len(compared)} measurements" if len(compared) > 1 else ""
     if mean <= AGREED_POINTS:
-        return f"Model and measurement differ by {mean:.1f} points{several}: the curve may be trusted."
-    return f"Model and measurement differ by {mean:.1f} points{several}: take the curve with care."
+        return f"Model and measurement differ by {mean:.1f} points{several}: the curve can be trusted."
+    return f"Model and measurement differ by {mean:.1f} points{several}: use the curve with care."
 
 
 def compared_with(each: Agreement) -> str:
@@ -130,7 +131,7 @@ def compared_with(each: Agreement) -> str:
     like = f"{said}; it behaves like a cache of {size_words(each.behaves_like_bytes)}"
     if each.outcome is Outcome.MORE_HITS:
         return f"{like}: it has more memory than assumed, or readers follow each other"
-    return f"{like}: something else takes memory, or pages are dropped early"
+    return f"{like}: something else uses memory, or pages are dropped early"
 
 
 def _capital(text: str) -> str:

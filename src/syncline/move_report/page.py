@@ -73,28 +73,35 @@ def _figures(facts: Facts) -> list[str]:
     if facts.waits:
         drawing, narrow = (waits_picture.draw(facts, width) for width in (WIDE, NARROW))
         found.append(
-            figure(str(len(found) + 1), "What clients felt", words.waits(facts), drawing, _WAITS_NOTE, narrow=narrow)
+            figure(
+                str(len(found) + 1),
+                "How clients were affected",
+                words.waits(facts),
+                drawing,
+                _WAITS_NOTE,
+                narrow=narrow,
+            )
         )
     else:
         found.append(
-            f'<section><h2><span class="number">{len(found) + 1}</span>What clients felt</h2>'
-            f'<p class="message">{escape(words.waits(facts))}</p></section>'
+            f'<section><h2><span class="number">{len(found) + 1}</span>How clients were affected</h2><p '
+            f'class="message">{escape(words.waits(facts))}</p></section>'
         )
     return found
 
 
 _WAITS_NOTE: Final = (
-    "As brokers measured it: from when a request with acks=all was appended until its answer, per interval of the "
-    "journal, and of the broker whose clients waited longest. The network between client and broker comes on top. Rest "
-    "the pointer on a dot for its numbers."
+    "Measured by brokers, from the append of a request with acks=all to its response, for each interval of "
+    "the journal and the broker whose clients waited longest. The network between client and broker comes on "
+    "top. Rest the pointer on a dot to see its numbers."
 )
 
 
 def _rates_note(facts: Facts) -> str:
     note = (
-        f"Bytes of records that new replicas got until they were in sync, in intervals of {_span(facts.bin_ms)}, from "
-        "what leaders sampled of their followers. Batches are sent whole, so single intervals may lie above the "
-        "throttle. A new replica makes progress while the area is above the dotted line."
+        "Bytes of records that new replicas received until they were in sync, in intervals of "
+        f"{_span(facts.bin_ms)}, as leaders sampled them. Batches are sent whole, so single intervals may lie "
+        "above the throttle. A new replica makes progress while the area is above the dotted line."
     )
     hidden = len(facts.parts) - len(rates_picture.shown(facts))
     return (
@@ -106,8 +113,8 @@ def _rates_note(facts: Facts) -> str:
 
 def _progress_note(facts: Facts) -> str:
     note = (
-        "The share of its leader's log that the new replica had; while clients write more than is copied it falls. "
-        "Green is the moment in which it came into the in-sync set."
+        "The share of its leader's log that each new replica had; the share falls while clients write more "
+        "than is copied. Green marks the moment when the replica joined the ISR."
     )
     hidden = len(facts.copies) - len(progress_picture.shown(facts))
     if not hidden:
@@ -146,7 +153,7 @@ def _cards(facts: Facts) -> str:
             numbers.append((f"{100 * share:.0f} %", "of its throttle was used"))
     slowest = words.slowest_ms(facts)
     if slowest is not None:
-        numbers.append((seconds(slowest), "slowest acknowledgement meanwhile"))
+        numbers.append((seconds(slowest), "slowest acknowledgement during the move"))
     return cards(numbers)
 
 
@@ -216,4 +223,4 @@ def _when(facts: Facts) -> str:
 
 def _footer(origin: Origin) -> str:
     made = datetime.fromtimestamp(origin.made_at_ms / 1000, UTC).strftime("%d %B %Y, %H:%M:%S UTC").lstrip("0")
-    return f"<footer>Made on {made} from the journal of <code>{escape(origin.cluster)}</code>.</footer>"
+    return f"<footer>Generated on {made} from the journal of <code>{escape(origin.cluster)}</code>.</footer>"

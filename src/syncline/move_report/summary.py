@@ -27,7 +27,7 @@ def lines_of(facts: Facts) -> list[str]:
             for each in facts.held_back[:HELD_MAX]
         ]
         if len(facts.held_back) > HELD_MAX:
-            lines.append(f"  and {len(facts.held_back) - HELD_MAX} times more; --json has all")
+            lines.append(f"  and {len(facts.held_back) - HELD_MAX} more times; --json lists all")
     return [*lines, "", words.progress(facts), words.waits(facts)]
 
 

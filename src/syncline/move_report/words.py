@@ -31,7 +31,7 @@ def verdict(facts: Facts) -> str:
         case Ending.COMPLETED:
             return f"{title} is complete: {copied} in {took}."
         case Ending.RUNNING:
-            return f"{title} is not over after {took}: {done_percent(facts):.0f} % is copied."
+            return f"{title} is still running after {took}: {done_percent(facts):.0f} % is copied."
         case Ending.CANCELLED:
             return f"{title} was cancelled after {took}, with {size_words(facts.copied_bytes)} copied."
         case Ending.OVERTAKEN:
@@ -39,7 +39,7 @@ def verdict(facts: Facts) -> str:
         case Ending.MIXED:
             how = Counter(facts.reassigned.values())
             told = [f"{counted(how[each], 'partition')} {each}" for each in Ending if how[each]]
-            return f"{title} is over after {took}: {', '.join(told)}."
+            return f"{title} ended after {took}: {', '.join(told)}."
         case unknown:
             assert_never(unknown)
 
@@ -82,7 +82,7 @@ def throttles(facts: Facts) -> str:
 def rates(facts: Facts) -> str:
     """Return what picture 1 shows."""
     if not facts.parts:
-        return "The copies were done between two samples of the journal: there is no rate to show."
+        return "The copies were made between two samples of the journal, so there is no rate to show."
     part = longest_part(facts)
     told = [level for level in part.levels if level.length_ms >= _TOLD_MS] or list(part.levels)
     sentences = _stuck(told)
@@ -90,7 +90,7 @@ def rates(facts: Facts) -> str:
     worst = [share for each in facts.parts if (share := worst_share(each, facts.start_ms, facts.bin_ms)) is not None]
     if worst:
         share, judged_s = 100 * max(worst), JUDGED_MS // 1_000
-        sentences.append(f"In no {judged_s} s did a broker send or receive more than {share:.0f} % of its throttle.")
+        sentences.append(f"No broker sent or received more than {share:.0f} % of its throttle in any {judged_s} s.")
     return " ".join(sentences)
 
 
@@ -100,10 +100,10 @@ def _stuck(levels: Sequence[Level]) -> list[str]:
         if level.is_too_low and level.bound is not None:
             found.setdefault(level.bound, level)
     if len(found) > _LEVELS_MAX:
-        return [f"With less than {rate_words(max(each.keep_up for each in found.values()))} it could not end."]
+        return [f"With less than {rate_words(max(each.keep_up for each in found.values()))}, the move could not end."]
     return [
-        f"With {rate_words(bound)} it could not end: clients wrote {rate_words(level.keep_up)} to what it copied, and a"
-        " new replica has to keep up with that first."
+        f"With {rate_words(bound)}, the move could not end: clients wrote {rate_words(level.keep_up)} to the "
+        "partitions that it copied, and a new replica must keep up with those writes first."
         for bound, level in found.items()
     ]
 
@@ -118,7 +118,7 @@ def _kept(part: PartFacts, levels: Sequence[Level]) -> list[str]:
     throttled = [level for level in levels if level.bound is not None]
     if len(bounds) > _LEVELS_MAX:
         share = used_share(part) or 0.0
-        return [f"On average {part.did} at {100 * share:.0f} % of the throttle of the moment."]
+        return [f"On average {part.did} at {100 * share:.0f} % of the throttle in force."]
     sentences = []
     for bound in dict.fromkeys(level.bound for level in throttled):
         mine = [level for level in throttled if level.bound == bound]
@@ -154,7 +154,7 @@ def progress(facts: Facts) -> str:
             f"{counted(len(unfinished), 'new replica')} {'is' if len(unfinished) == 1 else 'are'} not in sync yet."
         )
     elif unfinished:
-        sentences.append(f"{counted(len(unfinished), 'new replica')} never came into sync.")
+        sentences.append(f"{counted(len(unfinished), 'new replica')} never got in sync.")
     return " ".join(sentences) or "No new replica was copied."
 
 
