@@ -67,26 +67,27 @@ class BrokerConfig:
     static: Mapping[str, str] = field(default_factory=dict)
     # fmt: off
     auto_create_topics_enable: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether asking for the metadata of an unknown topic creates it.")
+        "Whether a metadata request for an unknown topic creates the topic.")
     auto_leader_rebalance_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether the controller gradually gives leadership back to preferred replicas.")
     broker_heartbeat_interval_ms: int = setting(INT, 2_000, READ_ONLY,
         "How often a broker sends a heartbeat to the controller.")
     broker_rack: str | None = setting(STRING, None, READ_ONLY,
-        "The rack of this broker: new replicas are spread over racks.")
+        "The rack of this broker; new replicas are spread over racks.")
     broker_session_timeout_ms: int = setting(INT, 9_000, READ_ONLY,
-        "A broker silent for longer is fenced: it leads nothing and is in no in-sync set.")
+        "The controller fences a broker that has sent no heartbeat for this long: the broker leads no "
+        "partition and leaves all in-sync sets.")
     clock_offset_ms: int = setting(LONG, 0, READ_ONLY,
         "By how much this broker's wall clock is ahead of the machine's; for demonstrations only.", hidden=True)
     compression_type: str = setting(STRING, "producer", CLUSTER_WIDE,
-        "The default of the topic configuration of this name.", check=COMPRESSIONS)
+        "The default of the topic configuration of the same name.", check=COMPRESSIONS)
     connections_max_idle_ms: int = setting(LONG, 600_000, READ_ONLY,
-        "A client's connection over which nothing has moved for so long, and whose requests are all answered, is"
-        " closed; a negative number closes none.")
+        "How long a client's connection may be idle, with all its requests answered, before the broker "
+        "closes it; a negative number closes none.")
     controlled_shutdown_enable: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether a stopping broker hands its leaderships over first.")
+        "Whether a broker hands over its leaderships before it stops.")
     default_replication_factor: int = setting(INT, 1, READ_ONLY,
-        "Replicas of a topic created without a number of them.")
+        "How many replicas a topic gets if its creator names no number.")
     delete_topic_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether topics may be deleted.")
     eligible_leader_replicas_enable: bool = setting(BOOLEAN, True, READ_ONLY,
@@ -96,77 +97,82 @@ class BrokerConfig:
         "Whether faults can be injected into this broker (`syncline fault`); `syncline up` turns it on.",
         hidden=True)
     fetch_max_bytes: int = setting(INT, 57_671_680, READ_ONLY,
-        "The upper bound of any fetch answer.", check=at_least(1024))
+        "The upper limit of the size of a fetch response.", check=at_least(1024))
     follower_fetch_pending_insync_max_ms: int = setting(LONG, 180_000, CLUSTER_WIDE,
-        "For how long at most a follower that waits for its leader's disk stays in sync (KIP-501); -1 is without end.",
+        "How long a follower that waits for its leader's disk stays in sync at most (KIP-501); -1 sets no limit.",
         check=between_or(1, LONG_MAX, -1), own=True)
     follower_fetch_pending_reads_insync_enable: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
-        "Whether a follower that asked in time stays in the in-sync set while its leader serves it slowly (KIP-501).",
+        "Whether a follower that fetched in time stays in the in-sync set while its leader serves it slowly "
+        "(KIP-501).",
         own=True)
     follower_fetch_process_time_max_ms: int = setting(LONG, 500, CLUSTER_WIDE,
-        "A leader that takes longer to serve a follower in the in-sync set gives the partition to another one, if"
-        " follower.fetch.pending.reads.insync.enable and leader.relinquish.enable are true (KIP-501).",
+        "A leader that takes longer than this to serve an in-sync follower hands the partition over to "
+        "another broker, if follower.fetch.pending.reads.insync.enable and leader.relinquish.enable are true "
+        "(KIP-501).",
         check=at_least(1), own=True)
     group_initial_rebalance_delay_ms: int = setting(INT, 3_000, READ_ONLY,
         "How long the first rebalance of a group waits for more members.")
     group_max_session_timeout_ms: int = setting(INT, 1_800_000, READ_ONLY,
-        "The longest session timeout that a group member may ask for.")
+        "The longest session timeout that a group member may request.")
     group_max_size: int = setting(INT, INT_MAX, READ_ONLY,
         "The largest number of members in one group.", check=at_least(1))
     group_min_session_timeout_ms: int = setting(INT, 6_000, READ_ONLY,
-        "The shortest session timeout that a group member may ask for.")
+        "The shortest session timeout that a group member may request.")
     high_watermark_min_isr_gate: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether the high watermark does not advance while fewer than min.insync.replicas are in sync; it must not"
-        " while eligible.leader.replicas.enable is true.", own=True)
+        "Whether the high watermark stands still while fewer than min.insync.replicas are in sync; this must "
+        "be true while eligible.leader.replicas.enable is true.", own=True)
     initial_broker_registration_timeout_ms: int = setting(INT, 60_000, READ_ONLY,
-        "A broker that cannot register for this long gives up its start.")
+        "How long a starting broker tries to register before it gives up.")
     inter_broker_unix_socket_enable: bool = setting(BOOLEAN, True, READ_ONLY,
-        "Whether brokers of one machine replicate over Unix domain sockets, which takes them less processor time, and"
-        " not over TCP, which other programs can record.", own=True)
+        "Whether brokers on one machine replicate over Unix domain sockets, which take less processor time, "
+        "instead of TCP, which other programs can record.", own=True)
     internal_log_segment_bytes: int | None = setting(INT, None, CLUSTER_WIDE,
         "Smaller segments than Kafka allows, for tests.", check=at_least(1), hidden=True)
     journal_enable: bool = setting(BOOLEAN, True, READ_ONLY,
         "Whether decisions and measurements are written to the journal topic.", own=True)
     journal_group_lag_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
-        "How often it is sampled for the journal how far groups are behind, and consumers' fetches.",
+        "How often brokers sample the lag of groups and the fetches of consumers for the journal.",
         check=at_least(1), own=True)
     journal_progress_interval_ms: int = setting(LONG, 1_000, READ_ONLY,
-        "How often the progress of followers is sampled for the journal.", check=at_least(1), own=True)
+        "How often brokers sample the progress of followers for the journal.", check=at_least(1), own=True)
     journal_topic_replication_factor: int = setting(SHORT, 3, READ_ONLY,
-        "Replicas of the journal topic, at most the number of brokers.", check=at_least(1), own=True)
+        "How many replicas the journal topic has, at most the number of brokers.", check=at_least(1), own=True)
     lag_append_times_flush_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
-        "How often it is saved when records were appended; without other replicas, a crash loses that of the time"
-        " since.", check=at_least(1), own=True)
+        "How often brokers save when records were appended; without other replicas, a crash loses the append "
+        "times since the last save.", check=at_least(1), own=True)
     lag_commit_intervals: int = setting(INT, 10, READ_ONLY,
-        "How many commits of a group are remembered per partition, to tell whether it keeps up.",
+        "How many commits of a group the coordinator remembers per partition, to judge whether the group keeps up.",
         check=between(1, 255), own=True)
     lag_commit_min_distance_ms: int = setting(LONG, 0, READ_ONLY,
-        "A commit that comes sooner than this after the last one takes its place among those remembered.",
+        "A commit that comes sooner than this after the previous one replaces it among the remembered commits.",
         check=at_least(0), own=True)
     lag_metrics_detail: str = setting(STRING, "partition", READ_ONLY,
-        "For what the metrics show the lag of groups: each partition, each topic (sums, and the longest wait), or only"
-        " the group; group also leaves out what consumers of single topics and single clients read.",
+        "In what detail the metrics show the lag of groups: for each partition, for each topic (sums, and "
+        "the longest wait), or only for the group; group also leaves out what consumers read per topic and "
+        "per client.",
         check=one_of("group", "topic", "partition"), own=True)
     lag_refresh_interval_ms: int = setting(LONG, 30_000, READ_ONLY,
-        "How often coordinators sample where partitions end, for the status of their groups and for speeds.",
+        "How often coordinators sample the ends of partitions, for the status and the speeds of their groups.",
         check=at_least(1), own=True)
     lag_status_min_window_ms: int = setting(LONG, 0, CLUSTER_WIDE,
-        "A group is not judged before its commits, or its silence, are this old; 0 judges as Burrow does.",
+        "How long a group must have committed, or been silent, before it is judged; 0 judges as Burrow does.",
         check=at_least(0), own=True)
     leader_imbalance_check_interval_seconds: int = setting(LONG, 300, READ_ONLY,
         "How often the controller looks for partitions not led by their preferred replica.", check=at_least(1))
     leader_relinquish_demotion_ms: int = setting(LONG, 600_000, CLUSTER_WIDE,
-        "For how long the balancer does not give a partition back to the broker that gave it up for its slowness.",
+        "How long the balancer does not return a partition to the broker that gave it up because it was slow.",
         check=at_least(0), own=True)
     leader_relinquish_enable: bool = setting(BOOLEAN, True, CLUSTER_WIDE,
-        "Whether slow leaders give up, see follower.fetch.process.time.max.ms; false only keeps followers in sync.",
+        "Whether slow leaders hand partitions over, see follower.fetch.process.time.max.ms; false only keeps "
+        "followers in sync.",
         own=True)
     leader_relinquish_max_per_window: int = setting(INT, 3, CLUSTER_WIDE,
-        "How often a partition may be given up within leader.relinquish.window.ms.", check=at_least(1), own=True)
+        "How often a partition may be handed over within leader.relinquish.window.ms.", check=at_least(1), own=True)
     leader_relinquish_min_tenure_ms: int = setting(LONG, 30_000, CLUSTER_WIDE,
-        "How long a broker leads a partition at least before it gives it up.", check=at_least(0), own=True)
+        "How long a broker must have led a partition before it may hand it over.", check=at_least(0), own=True)
     leader_relinquish_reorder_replicas: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
-        "Whether giving up also moves the broker to the end of the assignment: the preferred leader is then another.",
+        "Whether handing over also moves the broker to the end of the assignment, so that another broker is "
+        "the preferred leader.",
         own=True)
     leader_relinquish_window_ms: int = setting(LONG, 600_000, CLUSTER_WIDE,
         "The window of leader.relinquish.max.per.window.", check=at_least(1), own=True)
@@ -177,8 +183,9 @@ class BrokerConfig:
     log_cleanup_policy: tuple[str, ...] = setting(LIST, ("delete",), CLUSTER_WIDE,
         "The default of cleanup.policy.", check=CLEANUP_POLICIES)
     log_dir_stuck_read_offline: bool = setting(BOOLEAN, False, READ_ONLY,
-        "Whether a replica whose disk has not answered a follower's read for follower.fetch.pending.insync.max.ms goes"
-        " offline; looked at while follower.fetch.pending.reads.insync.enable is true.", own=True)
+        "Whether a replica whose disk has not answered a follower's read for "
+        "follower.fetch.pending.insync.max.ms goes offline; checked while "
+        "follower.fetch.pending.reads.insync.enable is true.", own=True)
     log_flush_interval_messages: int = setting(LONG, LONG_MAX, CLUSTER_WIDE,
         "The default of flush.messages.", check=at_least(1))
     log_flush_interval_ms: int | None = setting(LONG, None, CLUSTER_WIDE,
@@ -187,7 +194,7 @@ class BrokerConfig:
         "How often recovery points are checkpointed.", check=at_least(0))
     log_flush_scheduler_interval_ms: int = setting(LONG, LONG_MAX, READ_ONLY, NOT_YET)
     log_flush_start_offset_checkpoint_interval_ms: int = setting(INT, 60_000, READ_ONLY,
-        "Log starts are checkpointed together with recovery points: log.flush.offset.checkpoint.interval.ms.",
+        "Log starts are checkpointed together with recovery points, see log.flush.offset.checkpoint.interval.ms.",
         check=at_least(0))
     log_index_interval_bytes: int = setting(INT, 4_096, CLUSTER_WIDE,
         "The default of index.interval.bytes.", check=at_least(0))
@@ -216,89 +223,93 @@ class BrokerConfig:
     log_roll_ms: int | None = setting(LONG, None, CLUSTER_WIDE,
         "The default of segment.ms.", synonyms="log.roll.hours")
     log_scrub_bytes_per_second: int = setting(LONG, 4_194_304, CLUSTER_WIDE,
-        "How fast a broker reads its finished segments to find damaged ones; 0 turns the scrub off.",
+        "How fast a broker reads its finished segments to find damage; 0 turns the scrub off.",
         check=at_least(0), own=True)
     log_scrub_interval_ms: int = setting(LONG, 604_800_000, CLUSTER_WIDE,
-        "How long after its last check the scrub reads a log again.", check=at_least(1), own=True)
+        "How long after its last check of a log the scrub reads it again.", check=at_least(1), own=True)
     log_segment_bytes: int = setting(INT, 1_073_741_824, CLUSTER_WIDE,
         "The default of segment.bytes.", check=SEGMENT_BYTES)
     log_segment_delete_delay_ms: int = setting(LONG, 60_000, CLUSTER_WIDE,
         "The default of file.delete.delay.ms.", check=at_least(0))
     log_truncation_mode: str = setting(STRING, "epoch-fetch", READ_ONLY,
-        "How a follower reconciles its log with a new leader's: by epochs, within each fetch or asked for before the"
-        " first; or, as before KIP-101, by its own high watermark, which loses committed records.",
+        "How a follower reconciles its log with a new leader's: by epochs, within each fetch or requested "
+        "before the first fetch; or, as before KIP-101, by its own high watermark, which loses committed "
+        "records.",
         check=one_of("epoch-fetch", "epoch-request", "high-watermark"), own=True)
     max_connection_creation_rate: int = setting(INT, INT_MAX, CLUSTER_WIDE,
-        "How many connections of clients per second a broker accepts; others wait in the backlog.", check=at_least(0))
+        "How many client connections per second a broker accepts; the others wait in the backlog.", check=at_least(0))
     max_connections: int = setting(INT, INT_MAX, CLUSTER_WIDE,
-        "How many connections a broker has; clients beyond it wait in the backlog, and another broker takes the place"
-        " of the client that has been silent for longest.", check=at_least(0))
+        "How many connections a broker accepts; further clients wait in the backlog, and another broker "
+        "takes the place of the client that has been silent for longest.", check=at_least(0))
     max_connections_per_ip: int = setting(INT, INT_MAX, CLUSTER_WIDE,
-        "How many connections of clients one address may have; those beyond it are reset.", check=at_least(0))
+        "How many client connections one address may have; further ones are reset.", check=at_least(0))
     max_connections_per_ip_overrides: str = setting(STRING, "", CLUSTER_WIDE,
         "Other numbers for some hosts, instead of max.connections.per.ip: host:number, separated by commas.",
         check=COUNTS_PER_ADDRESS)
     max_incremental_fetch_session_cache_slots: int = setting(INT, 1_000, READ_ONLY,
         "How many fetch sessions a broker remembers.", check=at_least(0))
     max_request_partition_size_limit: int = setting(INT, 2_000, READ_ONLY,
-        "How many partitions one answer to DescribeTopicPartitions has at most.", check=at_least(1))
+        "How many partitions a DescribeTopicPartitions response has at most.", check=at_least(1))
     message_max_bytes: int = setting(INT, 1_048_588, CLUSTER_WIDE,
         "The default of max.message.bytes.", check=at_least(0))
     metrics_compatible: tuple[str, ...] = setting(LIST, (), READ_ONLY,
-        "Exporters whose metrics are served, too, each at /metrics/NAME: kafka_exporter, kminion, kafka-lag-exporter.",
+        "Exporters whose metrics the broker also serves, each at /metrics/NAME: kafka_exporter, kminion, "
+        "kafka-lag-exporter.",
         check=one_of("kafka_exporter", "kminion", "kafka-lag-exporter"), own=True)
     metrics_label_names: str = setting(STRING, "lowercase", READ_ONLY,
-        "How the metrics spell the labels of Kafka that are of several words: delayedoperation, or delayedOperation.",
+        "How the metrics spell Kafka's labels of several words: delayedoperation, or delayedOperation.",
         check=one_of("lowercase", "kafka"), own=True)
     metrics_port: int = setting(INT, 0, READ_ONLY,
-        "Where the metrics are, for Prometheus: 0 takes a free port, -1 none. `syncline up` gives the first broker"
-        " this port, and the others those that follow.", check=between(-1, 65_535), own=True)
+        "The port of the metrics for Prometheus: 0 picks a free port, -1 turns metrics off. `syncline up` "
+        "gives the first broker this port, and the others the ports after it.", check=between(-1, 65_535), own=True)
     min_insync_replicas: int = setting(INT, 1, CLUSTER_WIDE,
         "How many replicas must be in sync for acks=all to be accepted and the high watermark to move.",
         check=at_least(1))
     num_partitions: int = setting(INT, 1, READ_ONLY,
-        "Partitions of a topic created without a number of them.", check=at_least(1))
+        "How many partitions a topic gets if its creator names no number.", check=at_least(1))
     num_replica_fetchers: int = setting(INT, 1, CLUSTER_WIDE, NOT_YET, check=at_least(1))
     offset_metadata_max_bytes: int = setting(INT, 4_096, READ_ONLY,
-        "The longest text that may be stored with a committed offset.")
+        "The longest metadata text that may be stored with a committed offset.")
     offsets_commit_timeout_ms: int = setting(INT, 5_000, READ_ONLY,
-        "How long a commit of offsets may take to be replicated.", check=at_least(1))
+        "How long the replication of an offset commit may take.", check=at_least(1))
     offsets_retention_check_interval_ms: int = setting(LONG, 600_000, READ_ONLY,
         "How often a broker looks for expired offsets.", check=at_least(1))
     offsets_retention_minutes: int = setting(INT, 10_080, READ_ONLY,
-        "How long offsets of a group without members are kept.", check=at_least(1))
+        "How long the offsets of a group without members are kept.", check=at_least(1))
     offsets_topic_num_partitions: int = setting(INT, 50, READ_ONLY,
-        "Partitions of the offsets topic.", check=at_least(1))
+        "How many partitions the offsets topic has.", check=at_least(1))
     offsets_topic_replication_factor: int = setting(SHORT, 3, READ_ONLY,
-        "Replicas of the offsets topic.", check=at_least(1))
+        "How many replicas the offsets topic has.", check=at_least(1))
     offsets_topic_segment_bytes: int = setting(INT, 104_857_600, READ_ONLY,
         "The segment size of the offsets topic.", check=at_least(1))
     page_cache_follower_keep_bytes: int = setting(LONG, 16_777_216, READ_ONLY,
-        "Newest bytes of each follower replica that stay in the page cache; -1 keeps all.",
+        "How many of the newest bytes of each follower replica stay in the page cache; -1 keeps all.",
         check=at_least(-1), own=True)
     page_cache_leader_budget_bytes: int = setting(LONG, -2, READ_ONLY,
-        "Newest bytes of all led partitions together that stay in the page cache, in equal shares; -1 keeps all; -2"
-        " keeps a 32nd of the memory (64 MiB at least), and up to an eighth more of what readers that are behind want.",
+        "How many of the newest bytes of all led partitions together stay in the page cache, in equal "
+        "shares; -1 keeps all; -2 keeps a 32nd of the memory (64 MiB at least), and up to an eighth more for "
+        "readers that are behind.",
         check=at_least(-2), own=True)
     producer_id_expiration_ms: int = setting(INT, 86_400_000, CLUSTER_WIDE,
         "How long the state of a silent idempotent producer is kept.", check=at_least(1))
     queued_max_request_bytes: int = setting(LONG, -1, READ_ONLY,
-        "How many bytes a broker holds for clients: receive buffers, answers that are not sent or not read,"
-        " unacknowledged records, long requests, fetch sessions (a quarter of it at most) and the metadata of group"
-        " members. Above it, the connections that hold most are not read. -1 is a quarter of the memory, at most 4 GiB:"
-        " a broker under attack may then take that much, and a cluster on one machine three times as much. Set it where"
-        " brokers share a machine; 150000000 keeps each below 400 MB.")
+        "How many bytes a broker holds for clients: receive buffers, responses that are not sent or not "
+        "read, unacknowledged records, long requests, fetch sessions (a quarter of the limit at most) and "
+        "the metadata of group members. Above the limit, the broker stops reading the connections that hold "
+        "most. -1 is a quarter of the memory, at most 4 GiB: a broker under attack may then use that much, "
+        "and a cluster on one machine three times as much. Set a limit where brokers share a machine; "
+        "150000000 keeps each below 400 MB.")
     quick_bounce_enable: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
-        "Whether a broker's next process takes its predecessor's place in the in-sync sets unnoticed, as in the"
-        " histories behind KIP-101; for demonstrations only.", hidden=True)
+        "Whether a restarted broker keeps its place in the in-sync sets unnoticed, as in the histories "
+        "behind KIP-101; for demonstrations only.", hidden=True)
     replica_fetch_backoff_ms: int = setting(INT, 1_000, READ_ONLY,
         "How long a follower waits after a failed fetch.", check=at_least(0))
     replica_fetch_max_bytes: int = setting(INT, 1_048_576, READ_ONLY,
-        "Bytes per partition that a follower asks for.", check=at_least(0))
+        "How many bytes per partition a follower requests.", check=at_least(0))
     replica_fetch_min_bytes: int = setting(INT, 1, READ_ONLY,
-        "Bytes for which a follower's fetch waits.")
+        "How many bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = setting(INT, 10_485_760, READ_ONLY,
-        "Bytes per answer that a follower asks for.", check=at_least(0))
+        "How many bytes per response a follower requests.", check=at_least(0))
     replica_fetch_wait_max_ms: int = setting(INT, 500, READ_ONLY,
         "How long a follower's fetch waits for data.")
     replica_high_watermark_checkpoint_interval_ms: int = setting(LONG, 5_000, READ_ONLY,
@@ -307,42 +318,44 @@ class BrokerConfig:
         "How often a leader checks its followers' lag; half of replica.lag.time.max.ms when unset.",
         check=at_least(1), own=True)
     replica_lag_max_messages: int = setting(LONG, 4_000, CLUSTER_WIDE,
-        "How many records a follower may be behind where replica.lag.mode is messages.", check=at_least(1), own=True)
+        "How many records a follower may be behind if replica.lag.mode is messages.", check=at_least(1), own=True)
     replica_lag_mode: str = setting(STRING, "time", CLUSTER_WIDE,
-        "The rule by which a follower counts as lagging: time (Kafka since 0.10.2), or for comparison lag-begin (the"
-        " letter of KIP-16) and messages (Kafka 0.8.2). See `lag-modes.md`.",
+        "The rule that decides whether a follower lags: time (Kafka since 0.10.2), or, for comparison, "
+        "lag-begin (KIP-16 as written) and messages (Kafka 0.8.2). See `lag-modes.md`.",
         check=one_of("time", "lag-begin", "messages"), own=True)
     replica_lag_time_max_ms: int = setting(LONG, 30_000, READ_ONLY,
-        "A follower that was not caught up for longer leaves the in-sync set.")
+        "How long a follower may go without being caught up before it leaves the in-sync set.")
     replica_selector_class: str | None = setting(STRING, None, READ_ONLY,
-        "How a consumer's replica is chosen: unset, it reads from the leader;"
-        " org.apache.kafka.common.replica.RackAwareReplicaSelector names one in the consumer's rack (KIP-392).",
+        "How a consumer's replica is chosen: if unset, consumers read from the leader; "
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector picks a replica in the consumer's rack "
+        "(KIP-392).",
         check=one_of(*_REPLICA_SELECTORS))
     replica_socket_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
-        "How long a follower waits for the answer to a fetch.")
+        "How long a follower waits for the response to a fetch.")
     replication_quota_mode: str = setting(STRING, "strict", CLUSTER_WIDE,
-        "How quotas on replication are kept: strict holds them over every time, kafka looks only at what was moved, so"
-        " that the average may be a multiple of the quota. See `throttling.md`.", check=one_of("strict", "kafka"),
+        "How replication quotas are enforced: strict holds them over any period; kafka looks only at what "
+        "was already transferred, so the average may be a multiple of the quota. See `throttling.md`.",
+        check=one_of("strict", "kafka"),
         own=True)
     replication_quota_window_num: int = setting(INT, 11, READ_ONLY,
-        "Over how many samples the rate of throttled replication is measured.", check=at_least(1))
+        "The number of samples over which the rate of throttled replication is measured.", check=at_least(1))
     replication_quota_window_size_seconds: int = setting(INT, 1, READ_ONLY,
-        "How long each sample of that rate is.", check=at_least(1))
+        "The length of each sample of the throttled replication rate.", check=at_least(1))
     request_timeout_ms: int = setting(INT, 30_000, READ_ONLY,
         "How long requests between brokers may take.")
     socket_listen_backlog_size: int = setting(INT, 1_024, READ_ONLY,
-        "How many connections that are not accepted yet the kernel keeps for each listener, at most net.core.somaxconn;"
-        " clients beyond them try again after a second. Kafka's default is 50.", check=at_least(1))
+        "How many connections not yet accepted the kernel keeps for each listener, at most "
+        "net.core.somaxconn; further clients retry after a second. Kafka's default is 50.", check=at_least(1))
     socket_receive_buffer_bytes: int = setting(INT, 102_400, READ_ONLY, NOT_YET)
     socket_request_max_bytes: int = setting(INT, 104_857_600, READ_ONLY,
-        "The largest request that is read.", check=at_least(1))
+        "The largest request that a broker reads.", check=at_least(1))
     socket_send_buffer_bytes: int = setting(INT, 102_400, READ_ONLY, NOT_YET)
     transaction_max_timeout_ms: int = setting(INT, 900_000, READ_ONLY,
-        "The longest transaction timeout that a producer may ask for.", check=at_least(1))
+        "The longest transaction timeout that a producer may request.", check=at_least(1))
     unclean_leader_election_enable: bool = setting(BOOLEAN, False, CLUSTER_WIDE,
         "Whether a replica that is not in sync may lead when no other can.")
     unclean_leader_election_interval_ms: int = setting(LONG, 300_000, READ_ONLY,
-        "How often the controller looks for leaderless partitions that may be led uncleanly.",
+        "How often the controller looks for leaderless partitions that allow an unclean election.",
         check=at_least(1), hidden=True)
     # fmt: on
 

@@ -63,10 +63,12 @@ class TopicConfig(Immutable):
 
     # fmt: off
     cleanup_policy: tuple[str, ...] = _setting(LIST, ("delete",),
-        "What happens to old segments: they are deleted, or kept. Compaction is not done yet: it keeps all.",
+        "What happens to old segments: they are deleted or kept. Compaction is not implemented yet: compact "
+        "keeps all segments.",
         check=CLEANUP_POLICIES, of_broker="log.cleanup.policy")
     compression_type: str = _setting(STRING, "producer",
-        "The compression of stored batches. Batches are opaque to Syncline: they stay as the producer made them.",
+        "The compression of stored batches. Syncline does not open batches: they stay as the producer "
+        "compressed them.",
         check=COMPRESSIONS, of_broker="compression.type")
     delete_retention_ms: int = _setting(LONG, 86_400_000,
         NOT_YET, check=at_least(0), of_broker="log.cleaner.delete.retention.ms")
@@ -74,20 +76,20 @@ class TopicConfig(Immutable):
         "How long the files of a deleted segment stay on disk under another name.",
         check=at_least(0), of_broker="log.segment.delete.delay.ms")
     flush_messages: int = _setting(LONG, LONG_MAX,
-        "After so many records the log is forced to disk; replication makes it unnecessary.",
+        "How many records are appended before the log is forced to disk; replication makes this unnecessary.",
         check=at_least(1), of_broker="log.flush.interval.messages")
     flush_ms: int = _setting(LONG, LONG_MAX,
         NOT_YET, check=at_least(0), of_broker="log.flush.interval.ms log.flush.scheduler.interval.ms")
     follower_replication_throttled_replicas: tuple[str, ...] = _setting(LIST, (),
-        "Replicas that their broker fetches no faster than follower.replication.throttled.rate while they catch up:"
-        " partition:broker items, or * for all (KIP-73). See `throttling.md`.",
+        "Replicas that their brokers fetch no faster than follower.replication.throttled.rate while they "
+        "catch up: partition:broker items, or * for all (KIP-73). See `throttling.md`.",
         check=throttled_replicas(FOLLOWER_THROTTLED))
     index_interval_bytes: int = _setting(INT, 4_096,
-        "How many bytes of log lie between two entries of the offset index.",
+        "How many bytes of the log lie between two entries of the offset index.",
         check=at_least(0), of_broker="log.index.interval.bytes")
     leader_replication_throttled_replicas: tuple[str, ...] = _setting(LIST, (),
-        "Replicas whose broker, leading, sends no more than leader.replication.throttled.rate to followers that catch"
-        " up: partition:broker items, or * for all (KIP-73). See `throttling.md`.",
+        "Replicas whose brokers, as leaders, send no more than leader.replication.throttled.rate to "
+        "followers that catch up: partition:broker items, or * for all (KIP-73). See `throttling.md`.",
         check=throttled_replicas(LEADER_THROTTLED))
     max_compaction_lag_ms: int = _setting(LONG, LONG_MAX,
         NOT_YET, check=at_least(1), of_broker="log.cleaner.max.compaction.lag.ms")
@@ -101,7 +103,7 @@ class TopicConfig(Immutable):
         "How far a record's timestamp may be behind the broker's clock.",
         check=at_least(0), of_broker="log.message.timestamp.before.max.ms")
     message_timestamp_type: str = _setting(STRING, "CreateTime",
-        "Whether a record's time is when the producer made it or when the broker appended it.",
+        "Whether a record's timestamp is the time when the producer created it or when the broker appended it.",
         check=TIMESTAMP_TYPES, of_broker="log.message.timestamp.type")
     min_cleanable_dirty_ratio: float = _setting(DOUBLE, 0.5,
         NOT_YET, check=between(0, 1), of_broker="log.cleaner.min.cleanable.ratio")
@@ -111,21 +113,21 @@ class TopicConfig(Immutable):
         "How many replicas must be in sync for acks=all to be accepted and the high watermark to move.",
         check=at_least(1), of_broker="min.insync.replicas")
     retention_bytes: int = _setting(LONG, -1,
-        "How large a partition may grow before its oldest segments are deleted; -1 is without limit.",
+        "How large a partition may grow before its oldest segments are deleted; -1 sets no limit.",
         of_broker="log.retention.bytes")
     retention_ms: int = _setting(LONG, 604_800_000,
-        "How old a segment may grow before it is deleted; -1 is for ever.",
+        "How old a segment may become before it is deleted; -1 keeps it forever.",
         check=at_least(-1), of_broker="log.retention.ms log.retention.minutes log.retention.hours")
     segment_bytes: int = _setting(INT, 1_073_741_824,
-        "How large a segment grows before the next one is begun.",
+        "How large a segment grows before the next one is started.",
         check=SEGMENT_BYTES, of_broker="log.segment.bytes")
     segment_index_bytes: int = _setting(INT, 10_485_760,
-        "How large the index of a segment grows before the next segment is begun.",
+        "How large the index of a segment grows before the next segment is started.",
         check=at_least(4), of_broker="log.index.size.max.bytes")
     segment_jitter_ms: int = _setting(LONG, 0,
         NOT_ACTED_ON, check=at_least(0), of_broker="log.roll.jitter.ms log.roll.jitter.hours")
     segment_ms: int = _setting(LONG, 604_800_000,
-        "How old a segment grows before the next one is begun.",
+        "How old a segment becomes before the next one is started.",
         check=at_least(1), of_broker="log.roll.ms log.roll.hours")
     unclean_leader_election_enable: bool = _setting(BOOLEAN, False,
         "Whether a replica that is not in sync may lead when no other can: available, but records may be lost.",
