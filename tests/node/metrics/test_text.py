@@ -29,7 +29,7 @@ def test_samples_of_a_name_stand_together_behind_their_meaning() -> None:
     page.add(table.BYTES_IN, 7)
 
     assert text_of(page) == (
-        "# HELP kafka_server_replicamanager_leadercount Partitions led here. Unit: partitions.\n"
+        "# HELP kafka_server_replicamanager_leadercount Partitions led by this broker. Unit: partitions.\n"
         "# TYPE kafka_server_replicamanager_leadercount gauge\n"
         "kafka_server_replicamanager_leadercount 3\n"
         f"{header(table.BYTES_IN)}"

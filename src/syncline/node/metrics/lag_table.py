@@ -19,76 +19,79 @@ _WEIGHT: Final = ("weight",)
 
 GROUP_LAG_OFFSETS: Final = Family(
     "syncline_group_lag_offsets", GAUGE, "offsets",
-    "Offsets from the commit to an end of the log: hw (what consumers can read) and, by group alone, lso (the last"
-    " stable offset) and leo (the log end).", (*_GROUP_PARTITION, "end"))
+    "Offsets from the commit to an end of the log: hw is what consumers can read; by group alone there are "
+    "also lso (the last stable offset) and leo (the log end).", (*_GROUP_PARTITION, "end"))
 GROUP_LAG_BYTES: Final = Family(
     "syncline_group_lag_bytes", GAUGE, "bytes",
-    "Bytes of the log from the batch that holds the commit to the log end; missing until the leader has reported.",
+    "Bytes of the log from the batch that holds the commit to the log end; no sample until the leader has "
+    "reported it.",
     _GROUP_PARTITION)
 GROUP_STALENESS: Final = Family(
     "syncline_group_staleness_seconds", GAUGE, "s",
     "How long the next record has waited, by the leader's clock; 0 if there is none.", _GROUP_PARTITION)
 GROUP_EVENT_LAG: Final = Family(
     "syncline_group_event_lag_seconds", GAUGE, "s",
-    "The newest producer timestamp in a partition, minus that of the group's next record; the largest of its"
-    " partitions.", _GROUP)
+    "The newest producer timestamp in a partition minus that of the group's next record; the largest of its "
+    "partitions.", _GROUP)
 GROUP_CATCH_UP: Final = Family(
     "syncline_group_catch_up_seconds", GAUGE, "s",
-    "How long the group needs to catch up at its present rate, +Inf if producers are faster; as of the last refresh"
-    " (lag.refresh.interval.ms), from the third on.", _GROUP)
+    "How long the group needs at its speed to read everything, +Inf if producers are faster; as of the last "
+    "refresh (lag.refresh.interval.ms), from the third refresh on.", _GROUP)
 GROUP_RETENTION_MARGIN: Final = Family(
     "syncline_group_retention_margin_seconds", GAUGE, "s",
-    "How long retention keeps the group's next record: +Inf if forever or if there is none, 0 or less if until the next"
-    " clean-up; as of the last refresh.", _GROUP)
+    "How long retention will keep the group's next record: +Inf if forever or if there is none, 0 or less if "
+    "until the next clean-up; as of the last refresh.", _GROUP)
 GROUP_LOST: Final = Family(
     "syncline_group_lost_offsets_total", COUNTER, "offsets",
-    "Offsets deleted before the group had read them, since this broker became coordinator, as seen at each refresh.",
+    "Offsets deleted before the group had read them, since this broker became the group's coordinator, as "
+    "seen from refresh to refresh.",
     _GROUP)
 GROUP_STATUS: Final = Family(
     "syncline_group_status", GAUGE, "status",
-    "Status by Burrow's rules and numbers, as of the last refresh: 1 OK, 2 WARN (its lag does not fall), 3 ERR (it has"
-    " stopped, stalls or went back).", _GROUP)
+    "Status by Burrow's rules and in its numbers, as of the last refresh: 1 OK, 2 WARN (its lag does not "
+    "fall), 3 ERR (it has stopped, stalls or went back).", _GROUP)
 GROUP_COMMITS: Final = Family(
     "syncline_group_commits_total", COUNTER, "commits",
-    "Commits of single partitions since this broker became the coordinator, including those still in the group's log.",
-    _GROUP)
+    "Commits of single partitions since this broker became the group's coordinator, including those that its "
+    "log still had.", _GROUP)
 GROUP_LAG_AGE: Final = Family(
     "syncline_group_lag_age_seconds", GAUGE, "s",
-    "Age of the oldest leader response that these lags rest on: not 0 while a leader is slow.", _GROUP)
+    "Age of the oldest leader response on which these lags rest: not 0 while a leader is slow.", _GROUP)
 GROUP_UNKNOWN: Final = Family(
     "syncline_group_unknown_partitions", GAUGE, "partitions",
-    "Partitions with a commit for which no leader has responded yet; missing in the lags.", _GROUP)
+    "Partitions with a commit whose leaders have not reported yet; the lags do not include them.", _GROUP)
 
 # Fetches
 
 FETCH_LAG: Final = Family(
     "syncline_fetch_lag_bytes", HISTOGRAM, "bytes",
-    "Bytes from where consumers fetched to the end of the log, by number of fetches with records or by their bytes.",
+    "Bytes from where consumers fetched to the end of the log, weighted by the number of fetches with "
+    "records or by their bytes.",
     _WEIGHT)
 FETCH_AGE: Final = Family(
     "syncline_fetch_age_seconds", HISTOGRAM, "s",
     "How long before its fetch a batch was appended, if known.", _WEIGHT)
 FETCH_DISTANCE: Final = Family(
     "syncline_fetch_stack_distance_bytes", HISTOGRAM, "bytes",
-    "Bytes that this broker has appended to all its logs since a fetched batch: a page cache of that size would hold"
-    " it.",
+    "Bytes that this broker has appended to all its logs since a fetched batch: a page cache of that size "
+    "would hold the batch.",
     _WEIGHT)
 EMPTY_FETCHES: Final = Family(
-    "syncline_empty_fetches_total", COUNTER, "fetches", "Consumers' fetches answered without records.")
+    "syncline_empty_fetches_total", COUNTER, "fetches", "Fetches of consumers answered without records.")
 TOPIC_FETCH_LAG: Final = Family(
     "syncline_topic_fetch_lag_bytes", HISTOGRAM, "bytes",
-    "As syncline_fetch_lag_bytes, for one topic; topics beyond the first 50 share `(others)`.", ("topic", *_WEIGHT))
+    "Like syncline_fetch_lag_bytes, for each topic; topics beyond the first 50 share `(others)`.", ("topic", *_WEIGHT))
 TOPIC_FETCH_EVENT_LAG: Final = Family(
     "syncline_topic_fetch_event_lag_seconds", HISTOGRAM, "s",
-    "How much older fetched batches were than the newest in their partition, by record timestamps (KIP-489's time lag),"
-    " for one topic.", ("topic", *_WEIGHT))
+    "How much older fetched batches were than the newest batch of their partition, by the records' "
+    "timestamps (KIP-489's time lag), for each topic.", ("topic", *_WEIGHT))
 CLIENT_FETCH_LAG: Final = Family(
     "syncline_client_fetch_lag_bytes", HISTOGRAM, "bytes",
-    "As syncline_fetch_lag_bytes, for one client id; clients beyond the first 50 share `(others)`.",
+    "Like syncline_fetch_lag_bytes, for each client id; clients beyond the first 50 share `(others)`.",
     ("client_id", *_WEIGHT))
 CLIENT_FETCH_EVENT_LAG: Final = Family(
     "syncline_client_fetch_event_lag_seconds", HISTOGRAM, "s",
-    "As syncline_topic_fetch_event_lag_seconds, for one client id.", ("client_id", *_WEIGHT))
+    "Like syncline_topic_fetch_event_lag_seconds, for each client id.", ("client_id", *_WEIGHT))
 
 # fmt: on
 

@@ -91,56 +91,59 @@ def _own(name: str, kind: str, unit: str, meaning: str, labels: Sequence[str] = 
 
 UNDER_REPLICATED_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:UnderReplicatedPartitions", GAUGE, "partitions",
-    "Partitions led here with fewer in-sync replicas than assigned; replicas being added do not count as assigned.")
+    "Partitions led by this broker with fewer replicas in sync than assigned; replicas being added do not "
+    "count as assigned.")
 UNDER_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:UnderMinIsrPartitionCount", GAUGE, "partitions",
-    "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused.")
+    "Partitions led by this broker with fewer replicas in sync than min.insync.replicas requires: acks=all "
+    "is refused.")
 AT_MIN_ISR_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:AtMinIsrPartitionCount", GAUGE, "partitions",
-    "Partitions led here with exactly min.insync.replicas in-sync replicas.")
+    "Partitions led by this broker with exactly as many replicas in sync as min.insync.replicas requires.")
 REASSIGNING_PARTITIONS: Final = _kafka(
     "server:ReplicaManager:ReassigningPartitions", GAUGE, "partitions",
-    "Partitions led here that are being reassigned.")
+    "Partitions led by this broker whose replicas are being reassigned.")
 LEADER_COUNT: Final = _kafka(
-    "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Partitions led here.")
+    "server:ReplicaManager:LeaderCount", GAUGE, "partitions", "Partitions led by this broker.")
 PARTITION_COUNT: Final = _kafka(
-    "server:ReplicaManager:PartitionCount", GAUGE, "partitions", "Partitions hosted here, led or followed.")
+    "server:ReplicaManager:PartitionCount", GAUGE, "partitions", "Partitions that this broker leads or follows.")
 OFFLINE_REPLICA_COUNT: Final = _kafka(
     "server:ReplicaManager:OfflineReplicaCount", GAUGE, "replicas",
-    "Replicas hosted here whose log failed or is damaged, and is not served until it is repaired.")
+    "Replicas of this broker whose log failed or is damaged; the broker does not serve them until the log is "
+    "repaired.")
 LATE_TRANSACTIONS: Final = _kafka(
     "server:ReplicaManager:PartitionsWithLateTransactionsCount", GAUGE, "partitions",
-    "Partitions with a transaction open for too long. Transactions are not offered yet: 0.")
+    "Partitions with a transaction that has been open for too long. Transactions are not supported yet: always 0.")
 PRODUCER_ID_COUNT: Final = _kafka(
     "server:ReplicaManager:ProducerIdCount", GAUGE, "producers",
-    "Idempotent producers remembered, counted once per partition that they wrote to.")
+    "Idempotent producers that the broker remembers, counted once per partition that they wrote to.")
 ISR_SHRINKS: Final = _kafka(
     "server:ReplicaManager:IsrShrinksPerSec", COUNTER, "changes",
-    "In-sync sets that this leader shrank, confirmed by the controller; one per change, not per replica.")
+    "In-sync sets that this leader made smaller and the controller confirmed; counted per change, not per replica.")
 ISR_EXPANDS: Final = _kafka(
     "server:ReplicaManager:IsrExpandsPerSec", COUNTER, "changes",
-    "In-sync sets that this leader expanded, confirmed by the controller; one per change, not per replica.")
+    "In-sync sets that this leader made larger and the controller confirmed; counted per change, not per replica.")
 FAILED_ISR_UPDATES: Final = _kafka(
     "server:ReplicaManager:FailedIsrUpdatesPerSec", COUNTER, "changes",
-    "Proposed in-sync sets that the controller refused, or answered too late.")
+    "Proposed in-sync sets that the controller answered with an error, or too late to count.")
 PENDING_FOLLOWER_FETCHES: Final = _kafka(
     "server:ReplicaManager:PendingFollowerFetches", GAUGE, "fetches",
-    "Unanswered fetches of followers that keep them in sync, per partition (KIP-501).")
+    "Unanswered fetches that keep their followers in sync, counted per partition (KIP-501).")
 PENDING_PROTECTED_REPLICAS: Final = _kafka(
     "server:ReplicaManager:PendingProtectedReplicas", GAUGE, "replicas",
-    "Replicas that are in sync only because their fetch waits for this leader (KIP-501).")
+    "Replicas that are in sync only because their fetches wait for this leader (KIP-501).")
 PENDING_CAP_EXCEEDED: Final = _kafka(
     "server:ReplicaManager:PendingCapExceededPerSec", COUNTER, "fetches",
-    "Fetches that waited longer than they can protect their follower (KIP-501).")
+    "Fetches that waited longer than a waiting fetch may keep its follower in sync (KIP-501).")
 LEADER_RELINQUISHES: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishPerSec", COUNTER, "leaderships",
-    "Leaderships relinquished because this broker's disk was too slow (KIP-501).")
+    "Leaderships handed over because this broker's disk was too slow (KIP-501).")
 LEADER_RELINQUISHES_SKIPPED: Final = _kafka(
     "server:ReplicaManager:LeaderRelinquishSkippedPerSec", COUNTER, "leaderships",
-    "Leaderships kept although the disk was slow, by reason (KIP-501).", ("reason",))
+    "Leaderships not handed over although the disk was slow, by reason (KIP-501).", ("reason",))
 FOLLOWER_FETCH_PROCESS_TIME: Final = _kafka(
     "server:ReplicaManager:FollowerFetchProcessTimeMs", HISTOGRAM, "ms",
-    "How long it took to process a follower's fetch, without the wait for data (KIP-501).")
+    "How long this leader took to process a follower's fetch, without the wait for data (KIP-501).")
 
 # Partition
 
@@ -156,13 +159,13 @@ AT_MIN_ISR: Final = _kafka(
     "Whether exactly min.insync.replicas are in sync; 0 where this broker does not lead.", PARTITION_LABELS)
 IN_SYNC_REPLICAS: Final = _kafka(
     "cluster:Partition:InSyncReplicasCount", GAUGE, "replicas",
-    "In-sync replicas, including the leader; 0 where this broker does not lead.", PARTITION_LABELS)
+    "Replicas in sync, including the leader; 0 where this broker does not lead.", PARTITION_LABELS)
 REPLICAS: Final = _kafka(
     "cluster:Partition:ReplicasCount", GAUGE, "replicas",
     "Assigned replicas; 0 where this broker does not lead.", PARTITION_LABELS)
 LAST_STABLE_OFFSET_LAG: Final = _kafka(
     "cluster:Partition:LastStableOffsetLag", GAUGE, "offsets",
-    "High watermark minus last stable offset. Transactions are not offered yet: 0.", PARTITION_LABELS)
+    "High watermark minus last stable offset. Transactions are not supported yet: always 0.", PARTITION_LABELS)
 
 # Fetchers
 
@@ -174,21 +177,21 @@ MIN_FETCH_RATE: Final = _kafka(
     "Fetch rate of the slowest fetcher since the last scrape; 0 if this broker follows no partition.", ("clientId",))
 FAILED_PARTITIONS: Final = _kafka(
     "server:ReplicaFetcherManager:FailedPartitionsCount", GAUGE, "partitions",
-    "Partitions not followed until the controller announces a new leader epoch.", ("clientId",))
+    "Partitions that this broker no longer follows until the controller names a new leader epoch.", ("clientId",))
 DEAD_THREADS: Final = _kafka(
     "server:ReplicaFetcherManager:DeadThreadCount", GAUGE, "threads",
-    "Fetchers are not threads and retry after any failure: 0.", ("clientId",))
+    "Always 0: fetchers are not threads, and retry after any failure.", ("clientId",))
 CONSUMER_LAG: Final = _kafka(
     "server:FetcherLagMetrics:ConsumerLag", GAUGE, "messages",
-    "The leader's high watermark minus the next offset to fetch, by partition that this broker follows; -1 before the"
-    " first response. The name is historic.",
+    "The leader's high watermark minus the next offset to fetch, for each partition that this broker "
+    "follows; -1 before the first response. The name is historic.",
     ("clientId", "topic", "partition"))
 FETCHER_REQUESTS: Final = _kafka(
     "server:FetcherStats:RequestsPerSec", COUNTER, "requests",
-    "Fetches sent to one leader.", ("clientId", "brokerHost", "brokerPort"))
+    "Fetches sent to each leader.", ("clientId", "brokerHost", "brokerPort"))
 FETCHER_BYTES: Final = _kafka(
     "server:FetcherStats:BytesPerSec", COUNTER, "bytes",
-    "Bytes of batches fetched from one leader.", ("clientId", "brokerHost", "brokerPort"))
+    "Bytes of the batches in each leader's responses.", ("clientId", "brokerHost", "brokerPort"))
 
 # Requests that wait
 
@@ -197,15 +200,15 @@ PURGATORY_SIZE: Final = _kafka(
     "Partitions that waiting requests watch, by kind of request.", ("delayedOperation",))
 DELAYED_OPERATIONS: Final = _kafka(
     "server:DelayedOperationPurgatory:NumDelayedOperations", GAUGE, "requests",
-    "Requests that wait for their response or time-out, by kind.", ("delayedOperation",))
+    "Requests waiting for their response or their timeout, by kind.", ("delayedOperation",))
 PRODUCE_EXPIRES: Final = _kafka(
     "server:DelayedProduceMetrics:ExpiresPerSec", COUNTER, "partitions",
     "Partitions of acks=all requests that timed out before their records were committed.",
     PARTITION_LABELS, has_total=True)
 FETCH_EXPIRES: Final = _kafka(
     "server:DelayedFetchMetrics:ExpiresPerSec", COUNTER, "requests",
-    "Fetches answered at their time-out with less than they asked for, as usual at the end of quiet partitions.",
-    ("fetcherType",))
+    "Fetches answered at the end of their wait, with less than they asked for; this is normal for readers at "
+    "the end of quiet partitions.", ("fetcherType",))
 DELETE_EXPIRES: Final = _kafka(
     "server:DelayedDeleteRecordsMetrics:ExpiresPerSec", COUNTER, "partitions",
     "Partitions of DeleteRecords requests that timed out before all replicas had dropped the records.")
@@ -213,38 +216,40 @@ DELETE_EXPIRES: Final = _kafka(
 # Fetch sessions
 
 FETCH_SESSIONS: Final = _kafka(
-    "server:FetchSessionCache:NumIncrementalFetchSessions", GAUGE, "sessions", "Incremental fetch sessions remembered.")
+    "server:FetchSessionCache:NumIncrementalFetchSessions", GAUGE, "sessions",
+    "Fetch sessions that the broker remembers.")
 FETCH_SESSION_PARTITIONS: Final = _kafka(
     "server:FetchSessionCache:NumIncrementalFetchPartitionsCached", GAUGE, "partitions",
-    "Partitions remembered, in all sessions together.")
+    "Partitions remembered in all fetch sessions together.")
 FETCH_SESSION_EVICTIONS: Final = _kafka(
     "server:FetchSessionCache:IncrementalFetchSessionEvictionsPerSec", COUNTER, "sessions",
-    "Sessions evicted for lack of room.")
+    "Fetch sessions evicted for lack of room.")
 
 # Traffic, by topic
 
 BYTES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:BytesInPerSec", COUNTER, "bytes",
-    "Bytes of batches appended as leader, not copied from other brokers.", ("topic",), has_total=True)
+    "Bytes of batches that this broker appended as leader, without those that it copied from other brokers.",
+    ("topic",), has_total=True)
 BYTES_OUT: Final = _kafka(
     "server:BrokerTopicMetrics:BytesOutPerSec", COUNTER, "bytes",
     "Bytes of batches sent to consumers.", ("topic",), has_total=True)
 MESSAGES_IN: Final = _kafka(
     "server:BrokerTopicMetrics:MessagesInPerSec", COUNTER, "messages",
-    "Records appended as leader.", ("topic",), has_total=True)
+    "Records that this broker appended as leader.", ("topic",), has_total=True)
 BYTES_REJECTED: Final = _kafka(
     "server:BrokerTopicMetrics:BytesRejectedPerSec", COUNTER, "bytes",
-    "Bytes of batches refused because they exceed max.message.bytes.", ("topic",), has_total=True)
+    "Bytes of batches refused because they were larger than max.message.bytes.", ("topic",), has_total=True)
 PRODUCE_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:TotalProduceRequestsPerSec", COUNTER, "partitions",
     "Produce requests, counted once per partition that they name.", ("topic",), has_total=True)
 FAILED_PRODUCE_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:FailedProduceRequestsPerSec", COUNTER, "partitions",
-    "Partitions of produce requests that were refused for a reason other than a wrong leader, an unknown topic, a batch"
-    " too large or corrupt, or a failed disk.", ("topic",), has_total=True)
+    "Partitions of produce requests refused for a reason other than a wrong leader, an unknown topic, a "
+    "batch too large or corrupt, or a failed disk.", ("topic",), has_total=True)
 FETCH_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:TotalFetchRequestsPerSec", COUNTER, "partitions",
-    "Fetch requests, counted once per partition that they made this broker check.", ("topic",), has_total=True)
+    "Fetch requests, counted once per partition that they made this broker look at.", ("topic",), has_total=True)
 FAILED_FETCH_REQUESTS: Final = _kafka(
     "server:BrokerTopicMetrics:FailedFetchRequestsPerSec", COUNTER, "partitions",
     "Partitions of fetch requests that failed unexpectedly.", ("topic",), has_total=True)
@@ -272,27 +277,28 @@ INVALID_OFFSETS: Final = _kafka(
     "Batches refused because their offsets, counts or sequences contradict each other.")
 NO_KEY: Final = _kafka(
     "server:BrokerTopicMetrics:NoKeyCompactedTopicRecordsPerSec", COUNTER, "batches",
-    "Batches refused because records of a compacted topic have no key.")
+    "Batches refused because a compacted topic needs records with a key.")
 FETCH_LAG_TIME: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagTimeInMs", HISTOGRAM, "ms",
-    "How much older the batches that consumers fetched were than the newest in their partition, by record timestamps; 0"
-    " for a response without records (KIP-489, never merged in Kafka).")
+    "How much older the batches that consumers fetched were than the newest batch of their partition, by the "
+    "records' timestamps; 0 for a response without records (KIP-489, which Kafka never took).")
 FETCH_LAG_BYTES: Final = _kafka(
     "server:BrokerTopicMetrics:ConsumerFetchLagBytes", HISTOGRAM, "bytes",
-    "Bytes from where consumers fetched to the end of the log; 0 for a response without records (KIP-489, never merged"
-    " in Kafka).")
+    "Distance from where consumers fetched to the end of the log; 0 for a response without records (KIP-489, "
+    "which Kafka never took).")
 REQUESTS: Final = _kafka(
     "network:RequestMetrics:RequestsPerSec", COUNTER, "requests",
-    "Requests accepted, by API and version; Fetch is split into FetchConsumer and FetchFollower.",
+    "Requests whose processing began, by API and version; Fetch is split into FetchConsumer and FetchFollower.",
     ("request", "version"))
 
 # Connections of clients
 
 MEMORY_POOL_USED: Final = _kafka(
     "network:SocketServer:MemoryPoolUsed", GAUGE, "bytes",
-    "Memory held for clients: receive buffers, responses not sent or not read, unacknowledged records, group members.")
+    "Memory held for clients: receive buffers, responses not sent or not read, unacknowledged records, group "
+    "members.")
 MEMORY_POOL_AVAILABLE: Final = _kafka(
-    "network:SocketServer:MemoryPoolAvailable", GAUGE, "bytes", "The rest of queued.max.request.bytes.")
+    "network:SocketServer:MemoryPoolAvailable", GAUGE, "bytes", "What is left of queued.max.request.bytes.")
 EXPIRED_CONNECTIONS: Final = _kafka(
     "network:SocketServer:ExpiredConnectionsKilledCount", GAUGE, "connections",
     "Connections closed because they were idle for connections.max.idle.ms.")
@@ -303,18 +309,18 @@ NUM_LOG_SEGMENTS: Final = _kafka("log:Log:NumLogSegments", GAUGE, "segments", "S
 LOG_START_OFFSET: Final = _kafka(
     "log:Log:LogStartOffset", GAUGE, "offset", "The first offset that can be read.", PARTITION_LABELS)
 LOG_END_OFFSET: Final = _kafka(
-    "log:Log:LogEndOffset", GAUGE, "offset", "The offset that the next record gets.", PARTITION_LABELS)
+    "log:Log:LogEndOffset", GAUGE, "offset", "The offset of the next record to be appended.", PARTITION_LABELS)
 LOG_SIZE: Final = _kafka("log:Log:Size", GAUGE, "bytes", "Size of all segments.", PARTITION_LABELS)
 
 # Controller
 
 ACTIVE_CONTROLLER: Final = _kafka(
     "controller:KafkaController:ActiveControllerCount", GAUGE, "0 or 1",
-    "Whether this broker is the controller. The other controller metrics are 0 where it is not.")
+    "Whether this broker is the controller. The metrics below are 0 at a broker that is not.")
 ACTIVE_BROKERS: Final = _kafka(
-    "controller:KafkaController:ActiveBrokerCount", GAUGE, "brokers", "Brokers registered and not fenced.")
+    "controller:KafkaController:ActiveBrokerCount", GAUGE, "brokers", "Brokers that are registered and not fenced.")
 FENCED_BROKERS: Final = _kafka(
-    "controller:KafkaController:FencedBrokerCount", GAUGE, "brokers", "Brokers registered and fenced.")
+    "controller:KafkaController:FencedBrokerCount", GAUGE, "brokers", "Brokers that are registered and fenced.")
 GLOBAL_TOPICS: Final = _kafka("controller:KafkaController:GlobalTopicCount", GAUGE, "topics", "Topics in the cluster.")
 GLOBAL_PARTITIONS: Final = _kafka(
     "controller:KafkaController:GlobalPartitionCount", GAUGE, "partitions", "Partitions in the cluster.")
@@ -325,82 +331,85 @@ PREFERRED_IMBALANCE: Final = _kafka(
     "Partitions not led by the first of their replicas.")
 TIMED_OUT_HEARTBEATS: Final = _kafka(
     "controller:KafkaController:TimedOutBrokerHeartbeatCount", GAUGE, "brokers",
-    "Brokers fenced because they were silent for a whole session, since this broker became the controller.")
+    "Brokers fenced, since this broker became the controller, because they sent no heartbeat for their whole "
+    "session timeout.")
 METADATA_ERRORS: Final = _kafka(
     "controller:KafkaController:MetadataErrorCount", GAUGE, "errors",
-    "A broker that cannot apply metadata ends: 0.")
+    "Always 0: a broker that cannot apply metadata stops.")
 UNCLEAN_ELECTIONS: Final = _kafka(
     "controller:ControllerStats:UncleanLeaderElectionsPerSec", COUNTER, "elections",
-    "Elections of leaders that may lack committed records, since this broker became the controller.")
+    "Elections, since this broker became the controller, of leaders that may not have all committed records.")
 
 # Syncline's own
 
 BROKER_STATE: Final = _kafka(
     "server:KafkaServer:BrokerState", GAUGE, "state",
-    "3: the broker may lead; 1: it is fenced; 6: it hands over its leaderships before it stops.")
+    "3 while the broker may lead, 1 while it is fenced, 6 while it hands its leaderships over before it stops.")
 BROKER_INFO: Final = _own(
-    "syncline_broker_info", GAUGE, "1", "The identity of this broker.", ("broker", "cluster", "rack", "version"))
+    "syncline_broker_info", GAUGE, "1",
+    "The identity of this broker, in the labels.", ("broker", "cluster", "rack", "version"))
 METADATA_VERSION: Final = _own(
     "syncline_metadata_version", GAUGE, "version", "Version of the cluster's metadata that this broker has applied.")
 BROKER_EPOCH: Final = _own(
-    "syncline_broker_epoch", GAUGE, "epoch", "Broker epoch of this process's registration.")
+    "syncline_broker_epoch", GAUGE, "epoch", "Epoch of this process's registration.")
 CONTROLLER_EPOCH: Final = _own(
     "syncline_controller_epoch", GAUGE, "epoch", "Epoch of the controller that the metadata names.")
 HIGH_WATERMARK: Final = _own(
     "syncline_partition_high_watermark", GAUGE, "offset",
-    "Everything below it is committed, as far as this replica knows.", PARTITION_LABELS)
+    "The offset below which everything is committed, as far as this replica knows.", PARTITION_LABELS)
 LEADER_EPOCH: Final = _own(
-    "syncline_partition_leader_epoch", GAUGE, "epoch", "Leader epoch under which this replica leads or follows.",
+    "syncline_partition_leader_epoch", GAUGE, "epoch", "The leader epoch that this replica has applied.",
     PARTITION_LABELS)
 FOLLOWER_LAG_RECORDS: Final = _own(
     "syncline_follower_lag_records", GAUGE, "records",
-    "Records that the follower lacks, as far as the leader knows; all records before its first fetch.",
+    "Records that the leader does not know the follower to have; all records before its first fetch.",
     ("topic", "partition", "follower"))
 FOLLOWER_LAG_SECONDS: Final = _own(
     "syncline_follower_lag_seconds", GAUGE, "s",
-    "Time since a follower was last caught up, as its leader sees it; 0 while it has everything, no sample if it was"
-    " never caught up.", ("topic", "partition", "follower"))
+    "Time since a follower was last caught up, as its leader sees it; 0 while it has everything, no sample "
+    "if it was never caught up.", ("topic", "partition", "follower"))
 FETCHED_BYTES: Final = _own(
     "syncline_fetch_read_bytes_total", COUNTER, "bytes",
-    "Bytes read from logs for fetches, by source: memory or disk.",
+    "Bytes read from logs for fetches, by source: found in memory, or waited for from disk.",
     ("source",))
 LOOP_HOLDS: Final = _own(
     "syncline_event_loop_hold_seconds", HISTOGRAM, "s",
-    "How long single callbacks (requests, responses of other brokers, slices of long requests, periodic work, turns of"
-    " tasks such as scrapes) made everything else wait.")
+    "How long single callbacks (requests, responses of other brokers, slices of long requests, periodic "
+    "work, turns of tasks such as scrapes) kept everything else waiting.")
 LONGEST_LOOP_HOLD: Final = _own(
-    "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest of these since the process began.")
+    "syncline_event_loop_longest_hold_seconds", GAUGE, "s", "The longest hold since the process began.")
 LONGEST_HOLD_BY_WORK: Final = _own(
     "syncline_event_loop_longest_hold_by_work_seconds", GAUGE, "s",
-    "The longest of each kind of work, where it exceeds 10 ms: requests by API, tasks by their function, other work by"
-    " name.", ("work",))
+    "The longest hold of each kind of work, if it exceeds 10 ms: requests by API, tasks by their function, "
+    "other work by name.", ("work",))
 OWN_LOOP_HOLDS: Final = _own(
     "syncline_event_loop_own_hold_seconds", HISTOGRAM, "s",
-    "For how long the broker worked during each hold above 10 ms. The rest is waiting for a busy processor, or for the"
-    " disk.")
+    "How long the broker worked during holds longer than 10 ms. For the rest of a hold, it waited for a "
+    "processor that others used, or for the disk.")
 LONGEST_OWN_HOLD_BY_WORK: Final = _own(
     "syncline_event_loop_longest_own_hold_by_work_seconds", GAUGE, "s",
-    "The longest of these of each kind of work, where it exceeds 10 ms.", ("work",))
+    "The longest time that the broker worked during a hold, for each kind of work, if it exceeds 10 ms.", ("work",))
 ASIDE_LOGS: Final = _own(
     "syncline_aside_logs", GAUGE, "logs",
-    "Damaged logs set aside: new copies are replacing them, or lack records that they hold.")
-ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Size of damaged logs set aside.")
+    "Damaged logs that are set aside: new copies are replacing them, or lack records that they hold.")
+ASIDE_BYTES: Final = _own("syncline_aside_bytes", GAUGE, "bytes", "Size of the damaged logs that are set aside.")
 UNFIT_REPLICAS: Final = _own(
     "syncline_unfit_replicas", GAUGE, "replicas",
-    "Replicas served here that another broker should lead: all while the disk refuses writes, else those with damaged"
-    " logs.")
+    "Replicas that this broker serves but another broker should lead: all replicas while the disk refuses "
+    "writes, and those on damaged logs.")
 REFUSED_WRITES: Final = _own(
     "syncline_refused_writes_total", COUNTER, "writes",
-    "Appends that the disk refused for lack of space or file descriptors.")
+    "Appends that the disk refused for lack of room or file descriptors.")
 MENDED_LOGS: Final = _own(
-    "syncline_mended_logs_total", COUNTER, "logs", "Damaged logs mended from other copies.")
+    "syncline_mended_logs_total", COUNTER, "logs", "Damaged logs that were repaired from other copies.")
 SCRUBBED_BYTES: Final = _own(
     "syncline_scrubbed_bytes_total", COUNTER, "bytes", "Bytes of finished segments that the scrub has checked.")
 SCRUB_DAMAGED: Final = _own(
     "syncline_scrub_damaged_total", COUNTER, "places", "Damaged places that the scrub has found.")
 SCRUB_OLDEST: Final = _own(
     "syncline_scrub_oldest_check_seconds", GAUGE, "s",
-    "Time since the least recently scrubbed log was checked; since this broker's start if never.")
+    "Time since the scrub checked the log that it has left unchecked for longest; since this broker's start "
+    "if it never checked that log.")
 LEADER_BYTE_RATE: Final = _attribute(
     "server:LeaderReplication:byte-rate", "bytes/s",
     "Rate sent to followers for listed replicas, in sync or not, over the window of replication.quota.window.")
@@ -409,57 +418,58 @@ FOLLOWER_BYTE_RATE: Final = _attribute(
     "Rate fetched from leaders for listed replicas, in sync or not, over the window of replication.quota.window.")
 THROTTLE_LIMIT: Final = _own(
     "syncline_throttle_limit_bytes_per_second", GAUGE, "bytes/s",
-    "The quota in force, by role (leader sends, follower receives) and move (empty: by rates and lists); missing while"
-    " there is none.", ("role", "move"))
+    "The quota in force, by role (leader sends, follower receives) and move (empty: set by rates and lists); "
+    "no sample while there is none.", ("role", "move"))
 THROTTLE_RATE: Final = _own(
-    "syncline_throttle_rate_bytes_per_second", GAUGE, "bytes/s", "Used part of a quota, by role and move.",
+    "syncline_throttle_rate_bytes_per_second", GAUGE, "bytes/s", "How much of a quota is used, by role and move.",
     ("role", "move"))
 THROTTLED_PARTITIONS: Final = _own(
     "syncline_throttled_partitions", GAUGE, "partitions",
-    "Replicas held back now, by role; a leader counts once per follower.", ("role",))
+    "Replicas held back now, by role; a leader counts a replica once per follower.", ("role",))
 THROTTLE_TIME_RATIO: Final = _own(
     "syncline_throttle_time_ratio", GAUGE, "0 to 1",
     "Share of the window in which a quota held something back, by role and move.", ("role", "move"))
 THROTTLE_STRICT: Final = _own(
     "syncline_throttle_strict", GAUGE, "0 or 1",
-    "Whether quotas are strict, or enforced as in Kafka (replication.quota.mode).")
+    "1 if quotas are enforced strictly, 0 if they are enforced as in Kafka (replication.quota.mode).")
 SUM_REPLICA_LAG: Final = _own(
     "syncline_sum_replica_lag_records", GAUGE, "records",
-    "Records missing here below the leaders' high watermarks, over all partitions that this broker follows (KIP-73's"
-    " SumReplicaLag).")
+    "Records below the leaders' high watermarks that this broker lacks, over all partitions that it follows "
+    "(KIP-73's SumReplicaLag).")
 UNKNOWN_REPLICA_LAG: Final = _own(
     "syncline_unknown_replica_lag", GAUGE, "replicas",
-    "Replicas followed here whose lag is not known yet; missing in the sum.")
+    "Partitions that this broker follows and whose lag no response has reported yet; the sum does not include them.")
 SUM_REPLICA_LAG_BYTES: Final = _own(
     "syncline_sum_replica_lag_bytes", GAUGE, "bytes",
-    "Bytes missing at a follower, over all partitions led here; the sum over all leaders is that follower's"
-    " SumReplicaLag.",
+    "Records that a follower lacks, over all partitions that this broker leads; the sum over all leaders is "
+    "that follower's SumReplicaLag.",
     ("follower",))
 PARTITION_BYTES_IN: Final = _own(
     "syncline_partition_bytes_in_per_second", GAUGE, "bytes/s",
-    "Rate of appends since the last scrape, produced or replicated (KIP-73's PartitionBytesInRate); from the second"
-    " scrape on.", PARTITION_LABELS)
+    "Rate of bytes appended to the log since the last scrape, produced or replicated (KIP-73's "
+    "PartitionBytesInRate); from the second scrape on.", PARTITION_LABELS)
 CONNECTIONS: Final = _own(
     "syncline_connections", GAUGE, "connections", "Open connections, by listener.", ("listener",))
 CONNECTIONS_HELD_BACK: Final = _own(
     "syncline_connections_held_back", GAUGE, "connections",
-    "Connections not read, by reason: the memory for clients is full, or there is no place (max.connections).",
+    "Connections that the broker does not read because the memory for clients is full or because there is no "
+    "place (max.connections), by reason.",
     ("reason",))
 CONNECTIONS_REFUSED: Final = _own(
     "syncline_connections_refused_total", COUNTER, "connections",
-    "Connections closed for a limit: address (max.connections.per.ip), place (to make room for another broker), memory"
-    " (the broker's memory for clients stayed full).", ("reason",))
+    "Connections closed because of a limit: address (max.connections.per.ip), place (to make room for "
+    "another broker), memory (the broker's memory for clients stayed full).", ("reason",))
 FAULT_HITS: Final = _own(
-    "syncline_fault_hits_total", COUNTER, "hits", "Hits of injected faults, by rule.", ("fault", "kind"))
+    "syncline_fault_hits_total", COUNTER, "hits", "How often injected faults took effect, by rule.", ("fault", "kind"))
 
 # The process
 
 CPU_SECONDS: Final = _own(
-    "process_cpu_seconds_total", COUNTER, "s", "User and system time of this broker's process.")
+    "process_cpu_seconds_total", COUNTER, "s", "User and system CPU time of this broker's process.")
 RESIDENT_MEMORY: Final = _own("process_resident_memory_bytes", GAUGE, "bytes", "Resident memory.")
 VIRTUAL_MEMORY: Final = _own("process_virtual_memory_bytes", GAUGE, "bytes", "Virtual memory.")
 OPEN_FDS: Final = _own("process_open_fds", GAUGE, "descriptors", "Open file descriptors.")
-MAX_FDS: Final = _own("process_max_fds", GAUGE, "descriptors", "File descriptors allowed.")
-START_TIME: Final = _own("process_start_time_seconds", GAUGE, "s", "Start time of the process, since 1970.")
+MAX_FDS: Final = _own("process_max_fds", GAUGE, "descriptors", "Most file descriptors allowed.")
+START_TIME: Final = _own("process_start_time_seconds", GAUGE, "s", "When the process started, as Unix time.")
 
 # fmt: on
