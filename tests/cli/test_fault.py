@@ -67,7 +67,7 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("add fire", "there is no fault 'fire'. Known: disk-slow, "),
+        ("add fire", "there is no kind of fault 'fire'. Known kinds: disk-slow, "),
         ("add disk-slow", "disk-slow needs --delay."),
         ("add disk-slow --delay soon", "--delay takes a time with its unit, such as 500ms, 20s or 2m, not 'soon'."),
         ("add disk-slow --delay 2", "--delay takes a time with its unit, such as 500ms, 20s or 2m, not '2'."),
@@ -75,8 +75,8 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add disk-slow --delay 1h", "a delay is at most 600 s, not 3600."),
         ("add disk-fail --for never", "--for takes a time with its unit"),
         ("add disk-fail --for 0s", "a fault lasts for more than 0 s, not 0."),
-        ("add disk-fail --delay 1s", "disk-fail has no use for --delay."),
-        ("add disk-fail --from 1 --to 2", "disk-fail has no use for --from, --to."),
+        ("add disk-fail --delay 1s", "disk-fail does not take --delay."),
+        ("add disk-fail --from 1 --to 2", "disk-fail does not take --from, --to."),
         ("add disk-fail --errno EPERM", "--errno is not among EIO, "),
         ("add disk-fail --direction up", "--direction is a list among read, write, sync"),
         ("add disk-fail --partition orders", "--partition takes TOPIC:NUMBER, such as orders:3, not 'orders'."),
@@ -87,13 +87,13 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add disk-fail --trigger sometimes", "a trigger is always, once, nth=N"),
         ("add disk-fail --broker 9", "there is no broker 9 in "),
         ("add disk-fail --broker somebody", "a node is a broker's number, controller, leader, followers or all"),
-        ("add disk-fail --broker leader", "'leader' is of a partition: name it with --partition TOPIC:NUMBER."),
+        ("add disk-fail --broker leader", "'leader' needs a partition: name one with --partition TOPIC:NUMBER."),
         ("add disk-fail --broker leader --partition nowhere:0", "there is no partition 0 of 'nowhere'."),
         ("add disk-stuck --direction sync", "say with --for how long"),
-        ("add link-cut --from 1", "link-cut takes the two ends of the link: --from and --to."),
+        ("add link-cut --from 1", "link-cut needs both ends of the link: --from and --to."),
         ("add link-cut --from 1 --to 1", "both ends of the link are broker 1: name two brokers."),
         ("add link-cut --from 1 --to 7", "there is no broker 7 in "),
-        ("add link-cut --from 1 --to 2 --broker 3", "link-cut has no use for --broker."),
+        ("add link-cut --from 1 --to 2 --broker 3", "link-cut does not take --broker."),
         ("add link-delay --from 1 --to 2", "link-delay needs --delay."),
         ("add api-error --api produce", "api-error needs --error."),
         ("add api-error --error 3", "api-error needs --api."),
@@ -104,16 +104,16 @@ def test_fault_speaks_json(at: tuple[str, str]) -> None:
         ("add pause", "pause needs --broker."),
         ("add pause --broker all", "pause takes one broker, not 1, 2, 3."),
         ("add kill --broker 4", "there is no broker 4 in "),
-        ("add kill --broker 1 --for 3s", "kill has no use for --for."),
-        ("add kill --broker 1 --api fetch", "kill has no use for --api."),
-        ("add kill --broker 1 --topic t", "kill has no use for --topic."),
-        ("add pause --broker 1 --partition t:1", "pause has no use for --topic, --partition."),
-        ("add pause --broker 1 --id mine", "pause has no use for --id."),
+        ("add kill --broker 1 --for 3s", "kill does not take --for."),
+        ("add kill --broker 1 --api fetch", "kill does not take --api."),
+        ("add kill --broker 1 --topic t", "kill does not take --topic."),
+        ("add pause --broker 1 --partition t:1", "pause does not take --topic, --partition."),
+        ("add pause --broker 1 --id mine", "pause does not take --id."),
         ("add pause --broker 1 --for 9999h", "a fault lasts for at most 2147483 s, not"),
-        ("add link-cut --from 1 --to 2 --topic t", "link-cut has no use for --topic."),
-        ("add disk-fail --id pause-1", "'pause-1' is the id of a pause of that broker"),
+        ("add link-cut --from 1 --to 2 --topic t", "link-cut does not take --topic."),
+        ("add disk-fail --id pause-1", "'pause-1' is reserved for the pause of that broker"),
         ("add api-error --error 3 --client x", "api-error needs --api."),
-        ("clear f-none", "there is no fault 'f-none': `syncline fault list` shows those that are."),
+        ("clear f-none", "there is no fault 'f-none': `syncline fault list` shows all faults."),
     ],
 )
 def test_fault_is_refused_in_a_sentence(at: tuple[str, str], arguments: str, sentence: str) -> None:
@@ -132,7 +132,7 @@ def test_fault_needs_a_running_cluster(tmp_path: Path, command: str) -> None:
 
 def test_fault_refusal_is_one_line_and_exit_code_1(at: tuple[str, str]) -> None:
     """The process prints one sentence and no traceback."""
-    assert "there is no fault 'fire'" in refused("fault", "add", "fire", *at)
+    assert "there is no kind of fault 'fire'" in refused("fault", "add", "fire", *at)
 
 
 def test_fault_of_what_is_not_there_is_begun_with_a_remark(at: tuple[str, str]) -> None:

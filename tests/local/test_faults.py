@@ -12,7 +12,7 @@ from syncline.local.layout import LocalClusterError
 @pytest.mark.parametrize(
     ("kind", "options", "sentence"),
     [
-        pytest.param("fire", {}, "there is no fault 'fire'. Known: disk-slow, ", id="kind"),
+        pytest.param("fire", {}, "there is no kind of fault 'fire'. Known kinds: disk-slow, ", id="kind"),
         pytest.param(
             "disk-slow", {"delay": 2}, "faults have no option 'delay'. Known: broker, source, ", id="misspelled option"
         ),

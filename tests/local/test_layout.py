@@ -120,7 +120,7 @@ def test_fewer_brokers_than_have_data_are_refused(layout: Layout) -> None:
     assert layout.broker_count(5) == 5
     with pytest.raises(LocalClusterError, match=r"holds data of broker 3, which --brokers 2 would leave out"):
         layout.broker_count(2)
-    with pytest.raises(LocalClusterError, match=r"holds data of broker 3, and --port names 2 ports\. Name 3 ports"):
+    with pytest.raises(LocalClusterError, match="holds data of broker 3, but --port names 2 ports\\. Name 3 ports"):
         layout.broker_count(None, ports=2)
     add_broker(layout, 100)
     with pytest.raises(LocalClusterError, match=r"`syncline broker ID`"):

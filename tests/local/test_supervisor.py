@@ -167,7 +167,7 @@ def test_paused_broker_shows_and_dead_one_is_started_again_meanwhile(running: Lo
     assert [row["state"] for row in rows] == ["running", "running"]
     assert rows[0]["pid"] != killed
     said = (running.directory / "up.log").read_text()
-    assert f"broker 1 (process {killed}) ended with SIGKILL; it is started again" in said
+    assert f"broker 1 (process {killed}) ended with SIGKILL; it is restarted" in said
 
 
 def test_second_ctrl_c_does_not_wait_for_a_paused_broker_to_hand_over(running: LocalCluster) -> None:
@@ -223,7 +223,7 @@ def test_unknown_log_level_is_refused_by_its_name(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(ENVIRONMENT, "SYNCLINE_LOG_LEVEL", "loud")
 
     said = refused("up", "--data", str(tmp_path), "--brokers", "1", "--port", "0", "--detach")
-    assert "the environment variable SYNCLINE_LOG_LEVEL is 'loud', and may be DEBUG, INFO," in said
+    assert "the environment variable SYNCLINE_LOG_LEVEL is 'loud', but must be one of DEBUG, INFO," in said
     assert "Traceback" not in (tmp_path / "logs" / "broker-1.log").read_text()
 
 
@@ -351,7 +351,7 @@ def test_broker_that_ends_after_it_served_keeps_no_other_from_starting(tmp_path:
     supervisor._children[3].serving = True
     supervisor._announce_if_settled()
 
-    assert announced[0].failures == {2: "it ended with exit code 1 3 times, having served"}
+    assert announced[0].failures == {2: "it had served, but ended with exit code 1 3 times"}
 
 
 def test_broker_that_is_killed_at_its_start_is_refused_if_none_is_started_again(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_no_restart_leaves_a_dead_broker_dead(tmp_path: Path) -> None:
         cluster.kill(2)
         reports = tmp_path / "up.log"
         until(lambda: f"broker 2 (process {pid}) ended with SIGKILL" in reports.read_text())
-        assert "it is started again" not in reports.read_text()
+        assert "it is restarted" not in reports.read_text()
         status = syncline("status", "--data", str(tmp_path), "--json")
         rows = json.loads(status.stdout)["brokers"]
         assert {row["broker"]: row["state"] for row in rows} == {1: "running", 2: "dead"}

@@ -156,7 +156,7 @@ def test_damaged_checkpoint_refuses_the_directory(disk: RecordingDisk, directory
     directory.abandon()
     disk.replace_file("/data/recovery-point-offset-checkpoint", b"0\n2\ntopic 0 5\n")
 
-    with pytest.raises(CheckpointError, match=r"2 entries expected, 1 found\. Put a good copy of it there"):
+    with pytest.raises(CheckpointError, match="2 entries expected, 1 found\\. Replace it with a good copy"):
         open_directory(disk, LogSettings())
 
 

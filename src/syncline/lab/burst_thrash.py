@@ -60,7 +60,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
     changes = stage.replicas[L].partition_epoch - epoch_before
     expected = 2 * BURSTS if by_messages else 0
     text = (
-        f"F left the ISR {left} times in {BURSTS} bursts, and was never more than a fraction of a second behind"
+        f"F left the ISR {left} times in {BURSTS} bursts, but was never more than a fraction of a second behind"
         if by_messages
         else f"F stayed in the ISR through {BURSTS} bursts of {BURST_RECORDS:,} records"
     )

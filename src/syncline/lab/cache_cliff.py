@@ -42,7 +42,7 @@ CONFIG: Final = {
 
 def _play(stage: Stage, _: str) -> Outcome:
     if sys.platform != "linux":
-        raise LabError("only on Linux a broker can tell which pages stay in memory: this history needs it.")
+        raise LabError("this scenario needs Linux: only there can a broker tell which pages stay in memory.")
     kept_words = f"the newest {size(MEMORY_BYTES)} of each of {LOGS} logs"
     with stage.step(f"A broker keeps {kept_words} in memory. A read that its disk has to serve takes {DELAY_MS} ms."):
         stage.topic((BROKER,), ask=BROKER, partitions=LOGS)
@@ -50,7 +50,7 @@ def _play(stage: Stage, _: str) -> Outcome:
             "disk-slow",
             (BROKER,),
             BROKER,
-            f"reads from the disk take {DELAY_MS} ms",
+            f"reads from disk take {DELAY_MS} ms",
             topic=TOPIC,
             directions=["miss"],
             delay_ms=DELAY_MS,
@@ -77,10 +77,8 @@ def _with_readers(stage: Stage, readers: Readers, fault_id: str) -> Outcome:
             f" {size(facts.predicted_written_bytes)} are written"
         )
     if rounds[-1].late_missed_bytes:
-        raise LabError(
-            f"{LATE} reads from the disk already: this machine keeps less in memory than the broker asks for."
-        )
-    with stage.step("It goes on falling back, until what it reads next is no longer in memory.") as step:
+        raise LabError(f"{LATE} already reads from disk: this machine keeps less in memory than the broker asks for.")
+    with stage.step("It keeps falling behind until what it reads next is no longer in memory.") as step:
         while not rounds[-1].late_missed_bytes:
             if len(rounds) == ROUNDS_MAX:
                 raise LabError(f"{LATE} is {size(rounds[-1].distance_bytes)} behind and still reads from memory.")
@@ -91,7 +89,7 @@ def _with_readers(stage: Stage, readers: Readers, fault_id: str) -> Outcome:
             f"{size(facts.measured_written_bytes)} are written, it is {size(rounds[-1].distance_bytes)} behind; before,"
             f" {hits_before} reads waited for the disk"
         )
-    with stage.step("All go on. Large fetches from memory wait for the threads that wait for the disk.") as step:
+    with stage.step("All continue. Large fetches from memory wait for the threads that wait for the disk.") as step:
         while len(facts.after) < AFTER_ROUNDS:
             rounds.append(_round(stage, readers))
         for name, before, after in zip(
@@ -146,10 +144,11 @@ def _outcome(facts: CliffFacts, hits_before: int) -> Outcome:
     before, after = waits(facts.before), waits(facts.after)
     was, now = hit_ratio(facts.before), hit_ratio(facts.after)
     text = (
-        f"{LATE} fell from {percent(was)} to {percent(now)} from memory when {size(facts.measured_written_bytes)}"
-        f" were written, its curve had said {size(facts.predicted_written_bytes)}; fetches of 4 MB at the tail took"
-        f" {after.large_ms:.0f} ms instead of {before.large_ms:.0f} ms, of 1 MB {after.small_ms:.0f} ms instead of"
-        f" {before.small_ms:.0f} ms"
+        f"{LATE} fell from {percent(was)} to {percent(now)} from memory when "
+        f"{size(facts.measured_written_bytes)} were written; its curve had said "
+        f"{size(facts.predicted_written_bytes)}; fetches of 4 MB at the tail took {after.large_ms:.0f} ms "
+        f"instead of {before.large_ms:.0f} ms, of 1 MB {after.small_ms:.0f} ms instead of "
+        f"{before.small_ms:.0f} ms"
     )
     is_expected = (
         abs(facts.error) <= ERROR_MAX

@@ -114,26 +114,27 @@ def page(title: str, about: str, facts: CliffFacts) -> str:
         figure(
             "1",
             "The curve, and the cliff",
-            f"When {size(facts.kept_round.written_bytes)} were written, the late reader had read all of it from memory."
-            f" Its curve said that it would not for long: half of the memory would have served"
-            f" {percent(_within_half(facts))} of it.",
+            f"When {size(facts.kept_round.written_bytes)} were written, the late reader had read everything "
+            "from memory. Its curve said that this would not last: half of the memory would have served "
+            f"{percent(_within_half(facts))} of its reads.",
             draw_curve(facts, WIDE),
-            "The area is the curve that was kept then: which share of all its reads would have come from the disk,"
-            " if so much of each log stayed in memory. Each dot is a round: how far the reader was behind, and which"
-            " share of that round came from the disk, as the broker measured it. Pages go in steps of 8.4 MB of a log,"
-            " so the reader got a little further than its share.",
+            "The area is the curve that was kept then: the share of all its reads that would have come from "
+            "disk if this much of each log stayed in memory. Each dot is a round: how far the reader was "
+            "behind, and the share of that round that came from disk, as the broker measured it. Pages leave "
+            "memory in steps of 8.4 MB of a log, so the reader got a little further than its share.",
             narrow=draw_curve(facts, NARROW),
         ),
         figure(
             "2",
-            "What the others feel",
-            f"Since then a fetch of the late reader takes {seconds(after.late_ms)}. A fetch of 4 MB at the tail takes"
-            f" as long, for it waits for the same threads. One of 1 MB needs none of them.",
+            "What the other readers feel",
+            f"Since then, a fetch of the late reader takes {seconds(after.late_ms)}. A fetch of 4 MB at the "
+            "tail takes as long, because it waits for the same threads. A fetch of 1 MB needs none of them.",
             draw_waits(facts, WIDE),
-            f"The slowest fetch of each round. The disk takes {facts.delay_ms} ms longer for what is not in memory."
-            " Both readers at the tail find all in memory. Of one fetch, the broker's loop reads 4 MB, and its four"
-            " threads read the rest, unless all of them wait for the late reader's four logs. Before, the loop answered"
-            " both readers at the tail in one go, so the small fetches took longer than they do now.",
+            f"The slowest fetch of each round. The disk takes {facts.delay_ms} ms longer for what is not in "
+            "memory. Both readers at the tail find everything in memory. Of each fetch, the broker's event "
+            "loop reads 4 MB, and its four threads read the rest, unless all of them are waiting for the "
+            "late reader's four logs. Before, the loop answered both readers at the tail in one go, so the "
+            "small fetches took longer than they do now.",
             narrow=draw_waits(facts, NARROW),
         ),
     )
@@ -150,7 +151,7 @@ def _within_half(facts: CliffFacts) -> float:
 def draw_curve(facts: CliffFacts, width: float) -> str:
     """Return the curve with the late reader's rounds."""
     dots = [
-        legend.stroke("from the disk, by the curve that was kept", "curve-line", width=26),
+        legend.stroke("from disk, by the curve that was kept", "curve-line", width=26),
         legend.Entry("as measured, by round", 2 * _DOT, lambda x, y: _dot(x + _DOT, y - 4)),
     ]
     marks = [
@@ -173,11 +174,11 @@ def draw_curve(facts: CliffFacts, width: float) -> str:
         _dot(
             frame.across(each.distance_bytes),
             frame.up(100 * each.missed_share),
-            svg.tip(f"{size(each.distance_bytes)} behind: {percent(each.missed_share)} from the disk"),
+            svg.tip(f"{size(each.distance_bytes)} behind: {percent(each.missed_share)} from disk"),
         )
         for each in facts.rounds
     ]
-    return svg.drawing(width, bottom + 46, "Share read from the disk, over memory and distance", *drawn)
+    return svg.drawing(width, bottom + 46, "Share read from disk, over memory and distance", *drawn)
 
 
 def _curve_point(facts: CliffFacts, frame: _Frame, memory_bytes: float) -> tuple[float, float]:

@@ -121,7 +121,7 @@ class LabCluster:
         while select.select([descriptor], [], [], 0)[0]:
             part = os.read(descriptor, READ_BYTES)
             if not part:
-                raise LabError("the process that keeps the lab's brokers has ended, and the brokers with it.")
+                raise LabError("the process that runs the lab's brokers has ended, and its brokers with it.")
             *lines, self._events = (self._events + part).split(b"\n")
             for line in lines:
                 self._apply(json.loads(line))

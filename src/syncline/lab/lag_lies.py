@@ -64,21 +64,23 @@ class Lag(NamedTuple):
 
 
 def _play(stage: Stage, _: str) -> Outcome:
-    with stage.step("Two hours ago, by the broker's clock: a quiet topic has got 150 records. Its group has read 50."):
+    with stage.step("Two hours ago, by the broker's clock: a quiet topic received 150 records. Its group has read 50."):
         stage.topic((BROKER,), ask=BROKER)
         stage.write(BROKER, _values(), acks=-1)
         _commit(stage, HOURS, QUIET_TOPIC)
-    with stage.step("The broker stops and starts again, and its clock is right. Nothing else was written meanwhile."):
+    with stage.step("The broker stops and starts again, now with the right clock. Nothing else was written meanwhile."):
         stage.stop(BROKER)
         stage.start(BROKER, config={"clock.offset.ms": "0"})
         stage.until(lambda: stage.replicas[BROKER].leads, "the broker leads")
-    with stage.step("A busy topic gets 150 records at once. Its group has read 50."):
+    with stage.step("A busy topic receives 150 records at once. Its group has read 50."):
         stage.client(BROKER).create_topic(BUSY_TOPIC, (BROKER,), {})
         produced = stage.client(BROKER).produce(BUSY_TOPIC, _values(), acks=-1)
         if produced.error:
             raise LabError(f"the broker refused to write to {BUSY_TOPIC}: {produced.error.name}")
         _commit(stage, SECONDS, BUSY_TOPIC)
-    with stage.step("Both groups lack 100 records. The broker is asked for how long these have waited.") as step:
+    with stage.step(
+        "Both groups are 100 records behind. The broker reports how long these records have waited."
+    ) as step:
         stage.until(lambda: _waited_ms(stage, SECONDS) >= WAITED_MS, "records of the busy topic have waited 2 s")
         quiet, busy = _lag(stage, HOURS), _lag(stage, SECONDS)
         assert quiet is not None
@@ -93,8 +95,8 @@ def _play(stage: Stage, _: str) -> Outcome:
         and not (quiet.is_estimated or busy.is_estimated)
     )
     return Outcome(
-        f"both groups lack {LAG} records; the next one has waited {waited(busy.waited_ms)} for {SECONDS} and"
-        f" {waited(quiet.waited_ms)} for {HOURS}",
+        f"both groups are {LAG} records behind; the next one has waited {waited(busy.waited_ms)} for "
+        f"{SECONDS} and {waited(quiet.waited_ms)} for {HOURS}",
         is_expected,
     )
 

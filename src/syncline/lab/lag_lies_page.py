@@ -54,7 +54,7 @@ def waited(ms: int) -> str:
 
 def page(title: str, about: str, groups: Sequence[Measured]) -> str:
     """Return the page."""
-    message = "What tools that count records show is the first pair of bars. What consumers feel is the last one."
+    message = "Tools that count records show the first pair of bars. Consumers feel the last one."
     records = sorted({each.records for each in groups})
     return document(
         title,
@@ -77,8 +77,9 @@ def page(title: str, about: str, groups: Sequence[Measured]) -> str:
 
 
 _NOTE: Final = (
-    "Each pair of bars has an even scale of its own. The brokers measured all three when the records of the busy topic "
-    "had waited for two seconds: bytes from the batch that holds the next record, and the time since it was appended."
+    "Each pair of bars has its own linear scale. The brokers measured all three when the records of the busy "
+    "topic had waited for two seconds: bytes from the batch that holds the next record, and the time since "
+    "it was appended."
 )
 
 

@@ -124,7 +124,7 @@ def _with_writer(stage: Stage, writer: PacedWriter) -> Outcome:
             lambda: writer.failures or stage.replicas[SOURCE].isr == (SOURCE, NEW), "the new replica is in sync"
         )
     count = writer.acknowledged
-    with stage.step("The client goes on, and stops. The new replica has every record.") as step:
+    with stage.step("The client continues, then stops. The new replica has every record.") as step:
         stage.until(lambda: writer.failures or writer.acknowledged >= count + AFTER_WRITES, "batches are acknowledged")
         writer.stop()
         stage.until(lambda: stage.replicas[NEW].ends == stage.replicas[SOURCE].ends, "both end alike")
@@ -194,7 +194,10 @@ SCENARIO = Scenario(
     name="throttled-move",
     title="A move whose throttle is too low",
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
-    modes={STRICT: "the throttle of the move is kept over any time; first below what keeping up takes, then raised"},
+    modes={
+        STRICT: "the move keeps its throttle over any period; the throttle is first below the keep-up traffic, then "
+        "raised"
+    },
     controller=OLD,
     lanes={SOURCE: "source", OLD: "old replica", NEW: "destination"},
     config=CONFIG,

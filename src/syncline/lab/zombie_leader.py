@@ -60,7 +60,7 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         zombie = stage.client(ZOMBIE)
         waiting = zombie.send_produce(TOPIC, ["z"], acks=-1, timeout_ms=60_000)
         stage.until(lambda: stage.replicas[ZOMBIE].leads and stage.replicas[ZOMBIE].ends == (2, 1), "Z has taken z")
-    with stage.step("Z and N both believe that they lead, but each request names the epoch of one.") as step:
+    with stage.step("Z and N both believe that they lead, but each request names the epoch of only one.") as step:
         fenced = stage.client(NEXT).epoch_error(TOPIC, old)
         # On another connection: answers arrive in the order of the requests, and z has none yet.
         with stage.cluster.client(ZOMBIE) as other:

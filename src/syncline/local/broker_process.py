@@ -65,8 +65,8 @@ IMPORT_AFTER_S = 1.0
 STOP_WITH_ALL = signal.SIGUSR2
 
 # What to do about errors of files that a broker needs, by errno.
-_NOT_MINE: Final = ". The user who starts the broker must be allowed to read and write everything in its directory."
-_NAME_TAKEN: Final = ". Something else has the name of what the broker keeps there: move it away."
+_NOT_MINE: Final = ". The user who starts the broker needs read and write access to everything in its directory."
+_NAME_TAKEN: Final = ". Something else has the name of a file or directory that the broker keeps there: move it away."
 _ADVICE: Final = {
     errno.EACCES: _NOT_MINE,
     errno.EPERM: _NOT_MINE,
@@ -129,7 +129,9 @@ class BrokerProcess:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             if level not in LEVELS:
-                raise ConfigError(f"the environment variable {LEVEL_NAME} is {named!r}, and may be {', '.join(LEVELS)}")
+                raise ConfigError(
+                    f"the environment variable {LEVEL_NAME} is {named!r}, but must be one of {', '.join(LEVELS)}"
+                )
             if uvloop is not None:
                 loop = uvloop.new_event_loop()
                 asyncio.set_event_loop(loop)
@@ -154,9 +156,9 @@ class BrokerProcess:
             store = self._cluster_directory / "cluster.db"
             # "Operational" errors come from outside the file: no room, no permission. All others are in the file.
             advice = (
-                "Make room, and make sure that the broker may write the file and its directory."
+                "Free disk space, and make sure that the broker can write the file and its directory."
                 if isinstance(error, sqlite3.OperationalError)
-                else "Put a good copy of it there."
+                else "Replace it with a good copy."
             )
             return f"{store}, the cluster's metadata, cannot be used: {error}. {advice}"
         if isinstance(error, OSError) and error.strerror:
@@ -235,11 +237,11 @@ class BrokerProcess:
                 await node.stop(with_all=self._do_all_stop)
         except TimeoutError:
             # If its supervisor is gone, no process would kill this broker. Its logs are left as after a crash.
-            log.error("could not stop in good order within %s s", STOP_TIMEOUT_S)
+            log.error("could not stop cleanly within %s s", STOP_TIMEOUT_S)
             return 1
         except StorageError as error:
             # The next start recovers a failed log completely.
-            log.error("the data directory could not be closed in good order: %s", error)
+            log.error("the data directory could not be closed cleanly: %s", error)
             return 1
         coordination.close()
         disk.close()
@@ -252,7 +254,7 @@ class BrokerProcess:
             return ensure_secret(self._cluster_directory)
         except OSError as error:
             # Most likely the disk is full. Serving is more important than being controlled.
-            log.warning("the control API is closed: its secret cannot be read or made: %s", error)
+            log.warning("the control API is closed: its secret cannot be read or created: %s", error)
             return None
 
     @staticmethod
@@ -280,7 +282,10 @@ class BrokerProcess:
 
 def _imported(outcome: Exception | None) -> None:
     if outcome is not None:
-        log.warning("what brokers may be asked could not be imported, which is tried again when asked: %s", outcome)
+        log.warning(
+            "the handlers of requests could not be imported; the import is repeated when a request needs them: %s",
+            outcome,
+        )
 
 
 def _free_what_is_kept() -> None:

@@ -97,7 +97,7 @@ def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int
             f"no cluster is running in {directory}. Start one with `syncline up`, or name its data directory."
         )
     if not running.internal_ports:
-        raise ControlError(f"the cluster in {directory} was started by an older Syncline. Start it again.")
+        raise ControlError(f"the cluster in {directory} was started by an older Syncline. Restart it.")
     secret = layout.control_secret()
     return {
         broker_id: Control(HOST, port, secret=secret, broker_id=broker_id, timeout_s=timeout_s)

@@ -80,7 +80,7 @@ def _answer_of(channel: socket.socket, layout: Layout, waiting: Callable[[str], 
         with contextlib.suppress(OSError):
             channel.shutdown(socket.SHUT_WR)
         if not select.select([channel], [], [], 0)[0]:
-            waiting("stopping what was started")
+            waiting("stopping the brokers that were started")
         # The end of the channel is the end of the supervisor, or of the start.
         while part := channel.recv(FAILURE_BYTES_MAX):
             said += part

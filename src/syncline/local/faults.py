@@ -153,7 +153,7 @@ class Faults:
         """
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if kind not in KINDS:
-            raise LocalClusterError(f"there is no fault {kind!r}. Known: {', '.join(KINDS)}.")
+            raise LocalClusterError(f"there is no kind of fault {kind!r}. Known kinds: {', '.join(KINDS)}.")
         entry = KINDS[kind]
         unknown = [name for name in given if name not in OPTIONS]
         if unknown:
@@ -162,10 +162,10 @@ class Faults:
         _check_seconds(for_s, "a fault lasts for", DURATION_MS_MAX)
         _check_seconds(given.get("delay_s"), "a delay is", DELAY_MS_MAX)
         if PAUSE_ID.fullmatch(given.get("fault_id", "")):
-            raise LocalClusterError(f"{given['fault_id']!r} is the id of a pause of that broker, use another one.")
+            raise LocalClusterError(f"{given['fault_id']!r} is reserved for the pause of that broker: use another id.")
         topic, partition = given.get("topic"), given.get("partition")
         if topic is None and partition is not None:
-            raise LocalClusterError("a partition is selected together with its topic.")
+            raise LocalClusterError("a partition is only selected together with its topic: name both.")
         _check_options(entry, given)
         brokers = NamedBrokers(self.directory, (topic, partition))
         if entry.place is Place.PROCESS:
@@ -178,7 +178,7 @@ class Faults:
         fields = {"id": f"f-{secrets.token_hex(2)}", "kind": kind, **_fields(entry, given)}
         if entry.place is Place.LINK:
             if "source" not in given or "target" not in given:
-                raise LocalClusterError(f"{kind} takes the two ends of the link: --from and --to.")
+                raise LocalClusterError(f"{kind} needs both ends of the link: --from and --to.")
             is_one_way = kind == LINK_CUT_ONE_WAY
             links = brokers.links(_nodes(given["source"]), _nodes(given["target"]), one_way=is_one_way)
             fields["links"] = links
@@ -275,7 +275,7 @@ class Faults:
         found = self._of_brokers(rows)
         if fault_id is not None and not found:
             more = f" {' '.join(silent.values())}" if silent else ""
-            raise NoSuchFault(f"there is no fault {fault_id!r}: `syncline fault list` shows those that are.{more}")
+            raise NoSuchFault(f"there is no fault {fault_id!r}: `syncline fault list` shows all faults.{more}")
         return cleared + found
 
     def _of_brokers(self, rows: Mapping[str, dict[int, dict[str, Any]]]) -> list[Fault]:
@@ -305,7 +305,7 @@ def _check_options(kind: FaultKind, given: Mapping[str, Any]) -> None:
         usable |= {"topic", "partition"}
     useless = [OPTIONS[name].flag for name in OPTIONS if name in given and name not in usable]
     if useless:
-        raise LocalClusterError(f"{kind.name} has no use for {', '.join(useless)}.")
+        raise LocalClusterError(f"{kind.name} does not take {', '.join(useless)}.")
     for names in kind.needs:
         first, *others = names.split(" ")
         if not any(given.get(name) for name in (first, *others)):

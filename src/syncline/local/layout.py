@@ -136,18 +136,18 @@ class Layout:
                 f"({self.metadata_file.name}) is missing. Put it back, or choose another directory with --data."
             )
         if self.metadata_file.exists() and not os.access(self.metadata_file, os.R_OK | os.W_OK):
-            raise LocalClusterError(f"cannot use {self.metadata_file}: it may not be read and written. {ANOTHER}")
+            raise LocalClusterError(f"cannot use {self.metadata_file}: it cannot be read and written. {ANOTHER}")
         least = max(held, default=0)
         if least > BROKERS_MAX:
             raise LocalClusterError(
-                f"{self.directory} holds data of broker {least}, and `up` starts brokers 1 to {BROKERS_MAX}. "
-                "Start its brokers with `syncline broker ID`."
+                f"{self.directory} holds data of broker {least}, but `up` starts only brokers 1 to "
+                f"{BROKERS_MAX}. Start its brokers with `syncline broker ID`."
             )
         if asked is None and ports > 1:
             if ports < least:
                 raise LocalClusterError(
-                    f"{self.directory} holds data of broker {least}, and --port names {ports} ports. "
-                    f"Name {least} ports, or only the first, or choose another directory with --data."
+                    f"{self.directory} holds data of broker {least}, but --port names {ports} ports. Name "
+                    f"{least} ports, or only the first, or choose another directory with --data."
                 )
             return ports
         if asked is None:

@@ -45,7 +45,7 @@ class NamedBrokers:
             raise LocalClusterError(f"there is no broker {broker_id} in {self._directory}: it has {known}.")
         pid = self.pids[broker_id]
         if state_of(pid) == "dead":
-            raise LocalClusterError(f"broker {broker_id} (process {pid}) does not run now.")
+            raise LocalClusterError(f"broker {broker_id} (process {pid}) is not running now.")
         return pid
 
     def named(self, nodes: Sequence[Node]) -> list[int]:
@@ -93,7 +93,7 @@ class NamedBrokers:
         if name in OF_A_PARTITION:
             topic, partition = self._place
             if topic is None or partition is None:
-                raise LocalClusterError(f"{name!r} is of a partition: name it with --partition TOPIC:NUMBER.")
+                raise LocalClusterError(f"{name!r} needs a partition: name one with --partition TOPIC:NUMBER.")
             record = self.ask_any("broker.partition", topic=topic, partition=partition)
             leader = int(record["leader"])
             followers = [int(replica) for replica in record["replicas"] if replica != leader]

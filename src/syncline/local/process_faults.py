@@ -53,7 +53,7 @@ class ProcessFaults:
         """Pause a broker's process; it resumes after `for_s`, or with `resume`."""
         pid = NamedBrokers(self._directory).pid(broker_id)
         if state_of(pid) == "paused":
-            raise LocalClusterError(f"broker {broker_id} (process {pid}) is paused already.")
+            raise LocalClusterError(f"broker {broker_id} (process {pid}) is already paused.")
         note = f"SIGSTOP{f' for {for_s:g} s' if for_s is not None else ''}"
         is_recorded = self._record(PAUSE, broker_id, "begin", note)
         token = secrets.token_hex(8)

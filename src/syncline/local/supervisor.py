@@ -385,7 +385,7 @@ class Supervisor:
             return
         if self._spec.restart:
             child.start_again_later(time.monotonic())
-        after = "; it is started again" if self._spec.restart else ""
+        after = "; it is restarted" if self._spec.restart else ""
         log.warning("broker %s (process %s) ended with %s%s", child.broker_id, child.pid, reason, after)
         if self._announced:
             child.died(reason, time.time_ns() // 1_000_000)
@@ -395,7 +395,7 @@ class Supervisor:
             if child.killed_count >= KILLED_MAX:
                 again = f"{child.killed_count} times"
                 child.start_failure = (
-                    f"{reason} ended it {again}" if exit_code < 0 else f"it ended with {reason} {again}, having served"
+                    f"{reason} ended it {again}" if exit_code < 0 else f"it had served, but ended with {reason} {again}"
                 )
                 self._give_up_if_none_is_left()
                 self._announce_if_settled()
@@ -408,7 +408,9 @@ class Supervisor:
         if exit_code != DISK_EXIT or not self._spec.restart:
             raise LocalClusterError(self._failed_start(child))
         self._give_up_if_none_is_left()
-        log.warning("%s. The others go on without it, and it is tried again", self._failed_start(child))
+        log.warning(
+            "%s. The other brokers continue without it, and it is started again later", self._failed_start(child)
+        )
         child.start_again_later(time.monotonic())
         self._announce_if_settled()
 
@@ -429,7 +431,7 @@ class Supervisor:
             try:
                 self._restart(child)
             except (LocalClusterError, OSError) as error:
-                log.warning("broker %s cannot be started again yet: %s", child.broker_id, error)
+                log.warning("broker %s cannot be restarted yet: %s", child.broker_id, error)
                 child.restart_at_s = now_s + RESTART_DELAY_S_MAX
 
     def _restart(self, child: Child) -> None:

@@ -270,7 +270,11 @@ class Handlers:
 
     def _imported_for_tools(self, outcome: Exception | None) -> None:
         if outcome is not None:
-            log.warning("what tools ask for could not be imported, which is tried again when asked: %s", outcome)
+            log.warning(
+                "the handlers of tools' requests could not be imported; the import is repeated when a request "
+                "needs them: %s",
+                outcome,
+            )
         self._run_later = None
         waiting, self._waiting = self._waiting, []
         for broker, request in waiting:

@@ -52,8 +52,8 @@ RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 # What an operator can do about a checkpoint that cannot be read.
 CHECKPOINT_ADVICE: Final = (
-    "Put a good copy of it there; or move the broker's directory away: the broker then fetches all logs from other "
-    "replicas."
+    "Replace it with a good copy; or move the broker's directory away: the broker then fetches all logs from "
+    "other replicas."
 )
 
 

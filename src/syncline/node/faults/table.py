@@ -70,12 +70,12 @@ class FaultOptions(TypedDict, total=False):
 
     broker: Annotated[
         Nodes,
-        Option("--broker", "NODE", f"Which brokers: {NODES}; repeatable (default: all).", "", Form.TEXTS, "-n"),
+        Option("--broker", "NODE", f"Brokers to affect: {NODES}; repeatable (default: all).", "", Form.TEXTS, "-n"),
     ]
     source: Annotated[
-        Nodes, Option("--from", "NODE", "One end of a link; of a one-way cut, the broker that sends.", "links")
+        Nodes, Option("--from", "NODE", "One end of a link; for a one-way cut, the broker that sends.", "links")
     ]
-    target: Annotated[Nodes, Option("--to", "NODE", "The other end; repeatable.", "links", Form.TEXTS)]
+    target: Annotated[Nodes, Option("--to", "NODE", "The other end of the link; repeatable.", "links", Form.TEXTS)]
     topic: Annotated[str | None, Option("--topic", "TOPIC", "Only operations and requests for this topic.", "topic")]
     partition: Annotated[
         int | None,
@@ -93,38 +93,44 @@ class FaultOptions(TypedDict, total=False):
         Option(
             "--direction",
             "|".join(DIRECTIONS),
-            "Which operations: read, write, sync, miss (a read of what is not in memory); repeatable"
-            " (default: read, write, sync).",
+            "Operations to affect: read, write, sync, miss (a read that memory cannot serve); repeatable "
+            "(default: read, write, sync).",
             "directions",
             Form.TEXTS,
         ),
     ]
     delay_s: Annotated[
-        float | None, Option("--delay", "TIME", "The delay, with its unit: 200ms, 1.5s.", "delay_ms", Form.TIME)
+        float | None,
+        Option("--delay", "TIME", "The delay, with its unit, such as 200ms or 1.5s.", "delay_ms", Form.TIME),
     ]
-    errno: Annotated[str | None, Option("--errno", "NAME", f"The error of the disk: {', '.join(ERRNOS)}.", "errno")]
+    errno: Annotated[str | None, Option("--errno", "NAME", f"The disk error: {', '.join(ERRNOS)}.", "errno")]
     api: Annotated[
         Texts,
         Option(
-            "--api", "NAME", "Which requests: PRODUCE, FETCH, ALTER_PARTITION, ...; repeatable.", "apis", Form.TEXTS
+            "--api", "NAME", "Requests to affect: PRODUCE, FETCH, ALTER_PARTITION, ...; repeatable.", "apis", Form.TEXTS
         ),
     ]
     client_id: Annotated[
-        str | None, Option("--client", "PATTERN", "Only requests of clients with such an id.", "client_id")
+        str | None,
+        Option("--client", "PATTERN", "Only requests of clients whose id matches this pattern.", "client_id"),
     ]
     listener: Annotated[
         str | None,
         Option("--listener", "|".join(LISTENERS), "Requests of clients (default), or between brokers.", "listener"),
     ]
-    error: Annotated[str | None, Option("--error", "CODE", "The error code of Kafka in the answer.", "error")]
+    error: Annotated[str | None, Option("--error", "CODE", "The Kafka error code of the response.", "error")]
     trigger: Annotated[str | None, Option("--trigger", "WHEN", f"{TRIGGERS} (default: always).", "trigger")]
     for_s: Annotated[
         float | None,
         Option(
-            "--for", "TIME", "For how long, with the unit: 20s, 2m (default: until cleared).", "duration_ms", Form.TIME
+            "--for",
+            "TIME",
+            "How long the fault lasts, with its unit, such as 20s or 2m (default: until cleared).",
+            "duration_ms",
+            Form.TIME,
         ),
     ]
-    fault_id: Annotated[str | None, Option("--id", "TEXT", "An id of your own.", "id")]
+    fault_id: Annotated[str | None, Option("--id", "TEXT", "An id of your own for the fault.", "id")]
 
 
 OPTIONS: Final[dict[str, Option]] = {name: hint.__metadata__[0] for name, hint in FaultOptions.__annotations__.items()}
@@ -164,58 +170,60 @@ KINDS: Final[dict[str, FaultKind]] = {
     kind.name: kind
     for kind in (
         FaultKind(
-            DISK_SLOW, Place.DISK, "each operation is late by `--delay`", (*_DISK, "delay_s"), needs=("delay_s",)
+            DISK_SLOW, Place.DISK, "each operation is delayed by `--delay`", (*_DISK, "delay_s"), needs=("delay_s",)
         ),
-        FaultKind(DISK_STUCK, Place.DISK, "nothing comes back until the fault is over", _DISK),
+        FaultKind(DISK_STUCK, Place.DISK, "operations do not return until the fault ends", _DISK),
         FaultKind(DISK_FAIL, Place.DISK, "operations fail with `--errno` (default: `EIO`)", (*_DISK, "errno")),
         FaultKind(LINK_CUT, Place.LINK, "nothing passes between two brokers", _LINK),
-        FaultKind(LINK_CUT_ONE_WAY, Place.LINK, "what `--from` sends to `--to` is lost; the other way passes", _LINK),
+        FaultKind(
+            LINK_CUT_ONE_WAY, Place.LINK, "what `--from` sends to `--to` is lost; the other direction works", _LINK
+        ),
         FaultKind(
             LINK_DELAY,
             Place.LINK,
-            "what two brokers send each other is late by `--delay`, both ways",
+            "what two brokers send each other is delayed by `--delay`, in both directions",
             (*_LINK, "delay_s"),
             needs=("delay_s",),
         ),
         FaultKind(
             API_DROP_REPLY,
             Place.REQUEST,
-            "the request is done, its answer is lost, and its connection with it",
+            "the request is processed, but its response and its connection are lost",
             _REQUEST,
             needs=(_SELECTED,),
         ),
         FaultKind(
             API_ERROR,
             Place.REQUEST,
-            "the request is not done, its answer is `--error`",
+            "the request is not processed, and its response is `--error`",
             (*_REQUEST, "error"),
             needs=("error", "api"),
         ),
         FaultKind(
             API_DISCONNECT,
             Place.REQUEST,
-            "the request is not done, its connection closes",
+            "the request is not processed, and its connection closes",
             _REQUEST,
             needs=(_SELECTED,),
         ),
         FaultKind(
             API_THROTTLE,
             Place.REQUEST,
-            "the request is done, its answer is late by `--delay`, and so are those behind it",
+            "the request is processed, but its response and those behind it are delayed by `--delay`",
             (*_REQUEST, "delay_s"),
             needs=("delay_s", _SELECTED),
         ),
         FaultKind(
             PAUSE,
             Place.PROCESS,
-            "the broker's process is stopped (SIGSTOP) until the fault is over",
+            "the broker's process is stopped (SIGSTOP) until the fault ends",
             ("broker", "for_s"),
             needs=("broker",),
         ),
         FaultKind(
             KILL,
             Place.PROCESS,
-            "the broker's process ends at once (SIGKILL); `up` starts it again",
+            "the broker's process ends at once (SIGKILL); `up` restarts it",
             ("broker",),
             needs=("broker",),
         ),

@@ -40,7 +40,7 @@ def claim(
         return directory_id
     if not found.get("node.id") or "cluster.id" not in found:
         raise StorageError(
-            f"{properties_path} is damaged: it does not say whose data this is. Put a good copy of it there, "
+            f"{properties_path} is damaged: it does not say whose data this is. Replace it with a good copy, "
             "or use another directory."
         )
     version = found.get("version", "")
