@@ -54,8 +54,14 @@ class OutsideWorldError(RuntimeError):
     """Something reached for the real world during a run."""
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if event not in REFUSED_EVENTS or threading.get_ident() != _armed_thread:
+def _audit(
+    event: str,
+    args: tuple[Any, ...],
+    # Bound here, because the interpreter clears the names of a module before its last events.
+    refused: frozenset[str] = REFUSED_EVENTS,
+    own_thread: Callable[[], int] = threading.get_ident,
+) -> None:
+    if event not in refused or own_thread() != _armed_thread:
         return
     # At any depth: files that a module reads during its import are part of loading it.
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the caller decides
