@@ -77,7 +77,7 @@ async def test_node_judges_the_other_partitions_when_the_tick_of_one_fails(world
     world.network.heal("broker-2", "broker-1")
 
     assert found
-    assert all("s-0: the tick of its ISR failed" in each for each in found)
+    assert all("s-0: the periodic check of its ISR failed" in each for each in found)
 
 
 @pytest.mark.brokers(3)

@@ -181,7 +181,7 @@ def test_root_cause_is_the_innermost_one() -> None:
     assert doctor.root_cause("x\nCaused by: a\n  at b\nCaused by: c\n  at d\nlast") == "c"
     assert doctor.root_cause("spark ERROR one\nlast") == "spark ERROR one"
     assert doctor.root_cause("first\nlast\n") == "last"
-    assert doctor.root_cause("") == "it ended without a word"
+    assert doctor.root_cause("") == "it ended without a message"
 
 
 @pytest.mark.spark
@@ -204,7 +204,7 @@ def test_command_says_what_to_do_and_ends_with_1() -> None:
     assert ran.returncode == 1
     lines = ran.stdout.splitlines()
     failed = next(number for number, line in enumerate(lines) if line.startswith("FAILED   brokers     "))
-    assert lines[failed + 1].strip() == "-> look whether they run, and at the address"
+    assert lines[failed + 1].strip() == "-> check that they are running, and check the address"
     assert [each.returncode for each in wrong] == [1, 1]
     assert "NAME=VALUE" in wrong[0].stderr
     assert "--bootstrap" in wrong[1].stderr

@@ -105,7 +105,7 @@ def test_chain_of_three_faults_loses_no_record_that_a_disk_holds(tmp_path: Path)
         until(lambda: not aside.exists(), otherwise="the log stays aside")
         disks.check_identical(tmp_path, TOPIC, 1)
         assert disks.log_bytes(tmp_path, last, TOPIC, 0) == sound[last]
-        assert "put back from broker" in cluster.log(last)
+        assert "restored from broker" in cluster.log(last)
     finally:
         cluster.stop()
     processes.await_none(tmp_path)

@@ -70,7 +70,7 @@ def test_paused_followers_leaders_and_controllers_lose_nothing(tmp_path: Path) -
                 await_full_isr(cluster.bootstrap, ["paused"], 15)
                 load.wait_for_more(100)
             assert processes.lease(tmp_path) == (new_holder, new_epoch), "the deposed controller did not stay deposed"
-            assert "is not the controller any more" in cluster.log(holder)
+            assert "is no longer the controller" in cluster.log(holder)
             epochs = processes.lease_epochs_written(tmp_path)
             assert epochs == sorted(epochs), "something was committed under a lease that had gone"
             load.stop()

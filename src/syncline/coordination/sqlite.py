@@ -114,7 +114,7 @@ class SqliteCoordination:
         try:
             return _read_holder(self._reads)
         except sqlite3.Error as error:
-            log.warning("the cluster's store cannot be read just now: %s", error)
+            log.warning("cannot read the cluster's store now: %s", error)
             return None
 
     def campaign(self, candidate: Holder, won: Callable[[Lease], None]) -> None:
@@ -155,7 +155,7 @@ class SqliteCoordination:
             os.utime(self._lock_path(lease_epoch))
         except OSError as error:
             # Campaigners will find this holder silent and depose it, as they should.
-            log.warning("the controller lease %s cannot be renewed: %s", lease_epoch, error)
+            log.warning("cannot renew the controller lease %s: %s", lease_epoch, error)
         return True
 
     def commit(self, batches: Sequence[Batch], lease_epoch: int, done: Callable[[Exception | None], None]) -> None:
@@ -247,7 +247,7 @@ class SqliteCoordination:
         try:
             holder = _read_holder(self._reads)
         except sqlite3.Error as error:
-            log.warning("the cluster's store cannot be read just now: %s", error)
+            log.warning("cannot read the cluster's store now: %s", error)
             return None
         return 0 if holder is None else holder.lease_epoch
 

@@ -153,8 +153,9 @@ class Node:
         self._config = config
         if config.log_truncation_mode == TruncationMode.HIGH_WATERMARK:
             log.warning(
-                "log.truncation.mode is high-watermark: followers cut their logs without comparing them, and committed"
-                " records can be lost or differ between replicas. Use it for demonstrations only."
+                "log.truncation.mode is high-watermark: followers truncate their logs without comparing "
+                "them, so committed records can be lost or differ between replicas. Use it for "
+                "demonstrations only."
             )
         if config.fault_injection_enable and self._block is not None:
             from syncline.node.faults.disk import FaultyDisk

@@ -58,4 +58,4 @@ def test_broker_that_can_follow_no_controller_reports_that_and_stops_in_good_ord
     asyncio.run(asyncio.wait_for(scene(), 5))
 
     assert reasons == ["the search for the controller failed: AssertionError('our bug')"]
-    assert "broker 2 follows no controller any more" in caplog.text
+    assert "broker 2 no longer follows any controller" in caplog.text

@@ -79,14 +79,14 @@ async def test_log_says_once_a_minute_that_clients_wait(world: World) -> None:
         assert await is_served(world, client)
         client.transport.close()
         await world.later(1)
-    told = [each for each in world.errors.warnings if "no client is accepted" in each]
+    told = [each for each in world.errors.warnings if "no more clients are accepted" in each]
     await world.later(60)
     await world.client()
     await world.later(1)
 
-    reason = "there are 3 connections, brokers' included, and max.connections is 3"
-    assert told == [f"no client is accepted before another leaves: {reason}"]
-    assert sum("no client is accepted" in each for each in world.errors.warnings) == 2
+    reason = "there are 3 connections, including those of brokers, and max.connections is 3"
+    assert told == [f"no more clients are accepted until one leaves: {reason}"]
+    assert sum("no more clients are accepted" in each for each in world.errors.warnings) == 2
 
 
 @pytest.mark.brokers(1, max_connections_per_ip=2)

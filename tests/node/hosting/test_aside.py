@@ -105,7 +105,7 @@ async def test_log_set_aside_is_kept_when_the_new_copy_lacks_its_records(world: 
     await world.until(lambda: record(world, 2).leader in (2, 3))
     await world.start(1)
     await world.until(lambda: 1 in record(world, 1).isr)
-    await world.until(lambda: any("is kept, though the new copy" in each for each in world.errors.warnings))
+    await world.until(lambda: any("is kept, although the new copy" in each for each in world.errors.warnings))
 
     assert world.partition(1).log.log_end == RECORDS
     assert aside_of(world, 1) == ["t-0.0-aside"]

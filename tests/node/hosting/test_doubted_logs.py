@@ -118,7 +118,7 @@ async def test_damaged_sole_copy_is_served_and_reported(world: World) -> None:
     assert (produced.error_code, read.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
     assert world.broker(1).replicas.offline.served() == [KEY]
     assert next(each.phase for each in seen if each.kind == "log-damaged") == "begin"
-    assert len([each for each in world.errors.lines if "is damaged; it is served" in each]) == 1
+    assert len([each for each in world.errors.lines if "is damaged but still served" in each]) == 1
 
 
 @pytest.mark.brokers(3, **SETTINGS)

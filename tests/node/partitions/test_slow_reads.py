@@ -304,7 +304,7 @@ async def test_d11_disk_that_never_answers_is_given_up_if_configured(world: Worl
     world.kill(1)
 
     assert took_s < 5
-    assert ["a read has not ended for" in reason for reason in told] == [True]
+    assert ["a read has not returned for" in reason for reason in told] == [True]
 
 
 def test_cap_is_never_shorter_than_a_lag_window() -> None:

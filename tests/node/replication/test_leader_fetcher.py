@@ -173,7 +173,7 @@ async def test_fetcher_goes_on_when_an_answer_could_not_be_processed(
 
     assert [row.error_code for row in rows] == [ErrorCode.NONE] * 3
     assert failures == ["planted"]
-    assert logged == ["an answer of broker 1 could not be processed: ZeroDivisionError('planted')"]
+    assert logged == ["a response from broker 1 could not be processed: ZeroDivisionError('planted')"]
     await replicated(world, 1, 2, 2)
 
 
@@ -284,7 +284,7 @@ async def test_fetcher_says_what_is_wrong_when_an_answer_is_malformed(
     monkeypatch.setattr(leader_fetcher, "parse_fetch_response", nonsense)
     row = await (await world.client()).produce("t", batch())
 
-    assert "malformed fetch answer of broker 1: an answer" in world.errors.warnings
+    assert "malformed fetch response from broker 1: an answer" in world.errors.warnings
     assert row.error_code == ErrorCode.NONE
     await replicated(world, 1, 2, 1)
 
@@ -323,4 +323,4 @@ async def test_long_answers_are_read_row_by_row(world: World, monkeypatch: pytes
 
     assert max(parsed) <= 30
     assert {*range(count)} <= {*rows}
-    assert "malformed fetch answer of broker 1: half an answer" in world.errors.warnings
+    assert "malformed fetch response from broker 1: half an answer" in world.errors.warnings

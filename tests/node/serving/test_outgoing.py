@@ -116,7 +116,7 @@ async def test_a_connection_that_cannot_be_written_to_keeps_no_other_back(world:
     outgoing.leave()
 
     assert left == ["first", "failing", "last"]
-    assert world.errors.take() == ["answers could not be written: RuntimeError('a failing transport')"]
+    assert world.errors.take() == ["responses could not be written: RuntimeError('a failing transport')"]
 
 
 async def test_no_more_than_64_kib_of_answers_wait_for_the_end_of_a_callback(

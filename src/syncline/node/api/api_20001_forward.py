@@ -61,7 +61,7 @@ def handle(broker: "MayBeController", request: "Request") -> "Steps":
         served = False
     except Exception:
         # Closing this connection would disconnect a broker, which would send the same request again.
-        log.exception("forwarded request failed: API key %s version %s", forwarded.key, forwarded.version)
+        log.exception("a forwarded request failed: API key %s version %s", forwarded.key, forwarded.version)
         served = False
     if not served:
         request.reply_parts((encode_forward_error(ErrorCode.INVALID_REQUEST),))

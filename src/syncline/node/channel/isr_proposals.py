@@ -85,7 +85,7 @@ class IsrProposals:
             response_type(ApiKey.ALTER_PARTITION, _VERSION)
             body = encode_request(_alter_partition(link.broker_id, link.broker_epoch, proposals))
         except OSError as error:
-            log.warning("changes of in-sync sets cannot be proposed now: %s", error)
+            log.warning("cannot propose changes of in-sync sets now: %s", error)
             queue.failed(now_ms)
             self._send_in(0)
             return

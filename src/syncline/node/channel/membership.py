@@ -218,7 +218,7 @@ class ClusterMembership:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Our bug.
-            log.error("broker %s follows no controller any more", self._identity.broker_id, exc_info=error)
+            log.error("broker %s no longer follows any controller", self._identity.broker_id, exc_info=error)
             self._on_unfit(f"the search for the controller failed: {error!r}")
 
     async def _follow(self) -> None:

@@ -273,7 +273,8 @@ class MemoryBudget:
         self.look_bytes = self.held_bytes + self.limit_bytes * STEP_PERCENT // 100
         if self._timer is None:
             log.warning(
-                "%s bytes are held for clients, queued.max.request.bytes is %s; those that hold most are not read",
+                "%s bytes are held for clients, and queued.max.request.bytes is %s; the connections that "
+                "hold most are not read",
                 self.held_bytes,
                 self.limit_bytes,
             )
@@ -305,7 +306,9 @@ class MemoryBudget:
         stuck = stuck_most(self._holdings, self.held_bytes - self._low_bytes)
         self.closed_count += len(stuck)
         for holding in stuck:
-            holding.close(f"the broker's memory for clients is full, and this one holds {holding.stuck_bytes} bytes")
+            holding.close(
+                f"the broker's memory for clients is full, and this connection holds {holding.stuck_bytes} bytes"
+            )
 
 
 def _nothing() -> None:

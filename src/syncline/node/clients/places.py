@@ -128,7 +128,7 @@ class Places:
         count = self._by_address.get(address, 0)
         if count >= self._limits.of_address(address):
             self.refused_count += 1
-            log.info("refusing a connection of %s, which has %s", address, count)
+            log.info("refusing a connection from %s, which has %s", address, count)
             return False
         self._by_address[address] = count + 1
         self._waiting[connection] = None
@@ -191,8 +191,8 @@ class Places:
         if self._told_full_ms is None or now_ms - self._told_full_ms >= TELL_AGAIN_MS:
             self._told_full_ms = now_ms
             log.warning(
-                "no client is accepted before another leaves: there are %s connections, brokers' included, and"
-                " max.connections is %s",
+                "no more clients are accepted until one leaves: there are %s connections, including those of "
+                "brokers, and max.connections is %s",
                 len(self._placed),
                 self._limits.connections_max,
             )

@@ -236,7 +236,7 @@ class ActiveController:
 
     def depose(self) -> None:
         """Stop at once: another broker has the lease."""
-        log.warning("broker %s is not the controller any more: lease %s is over", self._broker_id, self.lease_epoch)
+        log.warning("broker %s is no longer the controller: lease %s is over", self._broker_id, self.lease_epoch)
         self.stop()
         self._on_deposed()
 
@@ -301,7 +301,7 @@ class ActiveController:
 def _warn_of_bounces(config: BrokerConfig) -> None:
     if config.quick_bounce_enable:
         log.warning(
-            "quick.bounce.enable is on: a broker that was restarted counts as in sync whatever it lost, and one that"
-            " died is not fenced before its session ends. Committed records can be lost."
-            " Use it for demonstrations only."
+            "quick.bounce.enable is on: a restarted broker counts as in sync whatever it lost, and a broker "
+            "that died is not fenced before its session ends. Committed records can be lost. Use it for "
+            "demonstrations only."
         )

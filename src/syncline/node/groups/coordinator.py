@@ -130,7 +130,7 @@ class GroupCoordinator:
                 # If this broker leads on, since no other can, the log may be mended meanwhile.
                 self._failed(term, MENDED_S)
             if partition is not None and partition.is_leader:
-                log.error("groups of %s-%s wait for a sound log: %s", OFFSETS_TOPIC, term.index, error)
+                log.error("groups of %s-%s wait for an undamaged log: %s", OFFSETS_TOPIC, term.index, error)
                 self._host.damaged(term.index, str(error))
             # Else the topic was deleted, and its files went under the worker that read them.
             return

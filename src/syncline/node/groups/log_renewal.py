@@ -90,12 +90,12 @@ class LogRenewals:
             # Else the topic was deleted, and its files went under the worker that read them.
             return
         except (RequestError, StorageError, OSError) as error:
-            log.info("the log of groups of %s-%s is not renewed: %s", OFFSETS_TOPIC, term.index, error)
+            log.info("the group log %s-%s is not renewed: %s", OFFSETS_TOPIC, term.index, error)
             return
         finally:
             term.renewal = None
         log.info(
-            "groups of %s-%s: what lies below offset %s can go, %s bytes; copied records: %s",
+            "groups of %s-%s: everything below offset %s can be deleted, %s bytes; copied records: %s",
             OFFSETS_TOPIC,
             term.index,
             begin,

@@ -114,7 +114,7 @@ class Term:
         try:
             self._run(decide)
         except Exception:
-            log.exception("%r failed, and its log is read again", self)
+            log.exception("%r failed; its log will be read again", self)
 
     def _run(self, decide: Callable[[GroupShard, Instant], tuple[Effect, ...]]) -> None:
         try:
@@ -180,7 +180,7 @@ class Term:
             answer(effect.reply)
         except Exception:
             # A failure to answer concerns one requester; the group continues.
-            log.exception("a reply of groups of %s-%s failed", OFFSETS_TOPIC, self.index)
+            log.exception("a response for groups of %s-%s failed", OFFSETS_TOPIC, self.index)
 
     def _append(self, effect: Persist) -> None:
         done = partial(self._written, effect.write_id)
@@ -203,7 +203,7 @@ class Term:
             # The high watermark has passed the write, so it is committed, though on few replicas.
             error = ErrorCode.NONE
         if error and base_offset >= 0:
-            log.info("groups of %s-%s: a write may be in the log or not: %s", OFFSETS_TOPIC, self.index, error.name)
+            log.info("groups of %s-%s: a write may or may not be in the log: %s", OFFSETS_TOPIC, self.index, error.name)
             self._on_doubt(self.index)
             return
         if error:

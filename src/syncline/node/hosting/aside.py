@@ -61,7 +61,7 @@ class AsideCopies:
             # Deletions are named by the metadata (`discard_topic`) or by the first image (`discard_strays`).
             return
         if aside.topic_id not in (None, topic.topic_id) or self._broker_id not in record.replicas:
-            self._discard(aside, "it is not assigned to this broker any more")
+            self._discard(aside, "it is no longer assigned to this broker")
             return
         copy = self._partitions.get(aside.key)
         if copy is None or copy.is_offline or self._broker_id not in record.isr or not record.has_leader:
@@ -74,8 +74,9 @@ class AsideCopies:
             self._reported.add(aside.path)
             assert aside.tail is not None, "a log without a sound record is replaced by any"
             log.warning(
-                "%s is kept, though the new copy of %s is in sync: it holds records up to offset %s, of leader epoch"
-                " %s, that the new copy (%s..%s) does not hold. Delete the directory if they are not needed.",
+                "%s is kept, although the new copy of %s is in sync: it holds records up to offset %s, of "
+                "leader epoch %s, that the new copy (%s..%s) does not hold. Delete the directory if you do "
+                "not need these records.",
                 aside.path,
                 aside.key,
                 aside.tail.end_offset,
@@ -101,7 +102,7 @@ class AsideCopies:
         def done(outcome: Tail | Exception | None) -> None:
             self._surveyed.discard(aside.path)
             if isinstance(outcome, Exception):
-                log.warning("%s cannot be read, and is kept: %s", aside.path, outcome)
+                log.warning("%s cannot be read and is kept: %s", aside.path, outcome)
                 return
             aside.tail, aside.is_surveyed = outcome, True
             if aside in self._logs.aside:

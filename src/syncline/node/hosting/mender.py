@@ -113,7 +113,7 @@ class Mender:
             else:
                 await self._mend_served(key)
         except (StorageError, OSError) as error:
-            log.warning("%s cannot be mended now: %s", key, error)
+            log.warning("%s cannot be repaired now: %s", key, error)
         finally:
             self._offline.mending.discard(key)
             record = self._cluster.image.partition(*key)
@@ -139,7 +139,7 @@ class Mender:
         if is_still():
             self._logs.mended(key, settings, recovered)
             self.mended_count += 1
-            log.warning("%s is whole again: offsets %s to %s", key, recovered.log_start, recovered.log_end - 1)
+            log.warning("%s is repaired: offsets %s to %s", key, recovered.log_start, recovered.log_end - 1)
             self._offline.mended(key)
             self._assign(key)
 
@@ -163,7 +163,7 @@ class Mender:
         if not await self._fill(key, log_.directory, Offset(0), bases, is_still):
             return
         self.mended_count += 1
-        log.warning("%s is whole again", key)
+        log.warning("%s is repaired", key)
         self._offline.mended(key)
 
     async def _fill(
@@ -201,8 +201,9 @@ class Mender:
         if self._stuck.get(key) != hole:
             self._stuck[key] = hole
             log.error(
-                "%s: no sound copy of %s was found here or on brokers that can be reached. It is looked for again; a"
-                " directory of this partition on any broker, also one set aside, may hold it.",
+                "%s: no sound copy of %s was found on this broker or on brokers that can be reached. The "
+                "search continues; a directory of this partition on any broker, also one set aside, may hold "
+                "it.",
                 key,
                 hole,
             )
@@ -219,12 +220,12 @@ class Mender:
         here = [path for path in self._logs.copies_of(key, topic.topic_id) if path != directory]
         offered = await self._work(partial(find_copies, self._disk, here, asked))
         if offered and (made := await self._work(partial(patch, self._disk, directory, hole, offered))):
-            log.warning("%s: put back from this broker's own copies: %s", key, hole)
+            log.warning("%s: restored from this broker's own copies: %s", key, hole)
             return made
         for broker_id in record.replicas:
             offered = b"" if broker_id == self._broker_id else await self._ask(broker_id, asked)
             if offered and (made := await self._work(partial(patch, self._disk, directory, hole, offered))):
-                log.warning("%s: put back from broker %s: %s", key, broker_id, hole)
+                log.warning("%s: restored from broker %s: %s", key, broker_id, hole)
                 return made
         return None
 

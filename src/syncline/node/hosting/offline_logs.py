@@ -84,7 +84,7 @@ class OfflineLogs:
 
     def fail(self, key: TopicPartition, error: BaseException) -> None:
         """Record that a log failed, and report it so that the controller elects another leader."""
-        log.error("%s: the disk failed, this replica is offline until the broker restarts: %s", key, error)
+        log.error("%s: the disk failed; this replica is offline until the broker restarts: %s", key, error)
         self._logs.forget_registration()
         self._failed[key] = None
         self._episodes.hold(
@@ -120,11 +120,13 @@ class OfflineLogs:
         self._served.pop(key, None)
         assert self.let_go is not None, "the replicas are put together before any is found damaged"
         assert self.assign_again is not None, "the replicas are put together before any is found damaged"
-        log.error("%s is damaged, another replica takes its place: %s", key, reason)
+        log.error("%s is damaged; another replica takes its place: %s", key, reason)
         try:
             self._logs.found_damaged(key, reason, self.let_go(key))
         except OSError as error:
-            log.error("%s: the next start of this broker may not know that it is damaged: %s", key, error)
+            log.error(
+                "%s: the damage could not be noted, so the next start of this broker may not know of it: %s", key, error
+            )
         self._logs.forget_registration()
         self._heartbeat_now()
         if self._broker_id not in record.isr:
@@ -135,7 +137,7 @@ class OfflineLogs:
     def _serve_damaged(self, key: TopicPartition, reason: str) -> None:
         if key in self._served:
             return
-        log.error("%s is damaged; it is served, because no other replica can take its place: %s", key, reason)
+        log.error("%s is damaged but still served, because no other replica can take its place: %s", key, reason)
         self._served[key] = reason
         self._heartbeat_now()
 
@@ -184,12 +186,16 @@ class OfflineLogs:
             self.discard(key, now_ms)
             return True
         if not record.has_leader or record.leader == self._broker_id or self._broker_id in record.isr:
-            log.error("%s is not served: its log is damaged, and no other broker may have the records: %s", key, reason)
+            log.error(
+                "%s is not served: its log is damaged, and possibly no other broker has the records: %s", key, reason
+            )
             return False
         aside = self._logs.set_aside(key)
         self._episodes.end(("damaged", key))
         kept = "nothing is left of it" if aside is None else f"it is kept as {aside.path} until the new copy is in sync"
-        log.error("%s is fetched again from broker %s, its log is damaged; %s: %s", key, record.leader, kept, reason)
+        log.error(
+            "%s is fetched again from broker %s, because its log is damaged; %s: %s", key, record.leader, kept, reason
+        )
         self._heartbeat_now()
         return True
 
@@ -209,7 +215,7 @@ class OfflineLogs:
 
     def discard(self, key: TopicPartition, now_ms: int) -> None:
         """Delete a damaged log that no broker needs any more."""
-        log.warning("%s is not assigned to this broker any more; its damaged log is deleted", key)
+        log.warning("%s is no longer assigned to this broker; its damaged log is deleted", key)
         try:
             self._logs.discard_damaged(key, now_ms)
         except (StorageError, OSError) as error:

@@ -165,8 +165,9 @@ class PartitionJournal:
         mark = dict(evidence.numbers).get("high_watermark")
         if isinstance(mark, int) and log_end < mark:
             log.warning(
-                "%s: truncated %s -> %s, below its high watermark %s (%s): what was committed there is not in the log"
-                " of leader %s. An unclean election, or log.truncation.mode high-watermark, can do that",
+                "%s: truncated %s -> %s, below its high watermark %s (%s): records committed there are not "
+                "in the log of leader %s. An unclean election, or log.truncation.mode high-watermark, can "
+                "cause that",
                 *(partition.key, log_end_before, log_end, mark, evidence.rule, leader_id),
             )
         else:

@@ -32,7 +32,7 @@ class PostponedPartitions:
     def add(self, key: TopicPartition, error: BaseException) -> None:
         """Try a partition again in a moment."""
         if key not in self._reported:
-            log.warning("%s cannot be served yet, and is tried again: %s", key, error)
+            log.warning("%s cannot be served yet; the broker will try again: %s", key, error)
             self._reported[key] = None
         self._keys[key] = None
         if self._timer is None:

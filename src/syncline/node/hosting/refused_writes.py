@@ -44,11 +44,11 @@ PROBE_BYTES: Final = 1 << 20
 PROBE_FILE: Final = "probe.tmp"
 
 _WORDS: Final = {
-    Refusal.NO_ROOM: "its disk has no room",
-    Refusal.NO_DESCRIPTORS: "this process has no descriptors left, or the machine has none",
+    Refusal.NO_ROOM: "its disk is full",
+    Refusal.NO_DESCRIPTORS: "this process or the machine has no file descriptors left",
 }
 _REMEDIES: Final = {
-    Refusal.NO_ROOM: "Make room on the disk of its log directory",
+    Refusal.NO_ROOM: "Free space on the disk of its log directory",
     Refusal.NO_DESCRIPTORS: "Raise the limit of open files, or close connections",
 }
 
@@ -107,7 +107,8 @@ class RefusedWrites:
         self._pause_ms = min(PROBE_LAST_MS, 2 * self._pause_ms) if is_relapse else PROBE_FIRST_MS
         self.refusal, self._since_ms, self._refused_count = cause.refusal, now_ms, 1
         log.error(
-            "broker %s cannot write, because %s; until it can, other members of the ISR lead. %s. (%s: %s)",
+            "broker %s cannot write, because %s; until it can, other members of the ISR lead its partitions. "
+            "%s. (%s: %s)",
             self._broker_id,
             _WORDS[cause.refusal],
             _REMEDIES[cause.refusal],

@@ -17,6 +17,6 @@ def delete_strays(logs: LogDirectory, hosted: Container[TopicPartition], offline
     """Delete the logs that are not hosted after the first image was applied."""
     for key in list(logs.logs):
         if key not in hosted:
-            log.warning("%s is not assigned to this broker any more; its log is deleted", key)
+            log.warning("%s is no longer assigned to this broker; its log is deleted", key)
             logs.delete(key, now_ms)
     offline.discard_strays(now_ms)

@@ -96,8 +96,8 @@ class LoopHolds:
         if held_ms > BOUND_MS:
             kind = work if isinstance(work, str) else f"API key {work}"
             log.info(
-                "the event loop was held for %s ms, longer than ever by this kind of work: %s; the broker has worked "
-                "for %s ms of it",
+                "the event loop was held for %s ms, longer than ever before by this kind of work: %s; the "
+                "broker worked for %s ms of that time",
                 held_ms,
                 kind,
                 own_ms,

@@ -111,7 +111,11 @@ class LiveConfigs:
                     self.broker = BrokerConfig.resolve(self.static, *tried)
                     self._used = tried
                 except ConfigError as error:
-                    log.error("%s is set to what this broker cannot use, and it keeps what it has: %s", name, error)
+                    log.error(
+                        "%s is set to a value that this broker cannot use, so it keeps its present value: %s",
+                        name,
+                        error,
+                    )
 
     def topic(self, name: str) -> TopicConfig:
         """Return the configuration of a topic."""

@@ -197,7 +197,7 @@ class Journal:
         else:
             return False
         if code in _HOPELESS:
-            log.error("the journal refuses a batch of %s bytes, its events are dropped: %s", len(batch), code.name)
+            log.error("the journal refused a batch of %s bytes; its events are dropped: %s", len(batch), code.name)
         return code == ErrorCode.NONE or code in _HOPELESS
 
     async def _append(self, partition: "Partition", batch: bytearray) -> ErrorCode:

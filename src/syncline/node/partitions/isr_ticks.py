@@ -121,7 +121,7 @@ class IsrTicks:
             ticks.give_back(ticked)
         except Exception:
             # A failure must not keep the remaining partitions from being judged.
-            log.exception("%s: the tick of its ISR failed", partition.key)
+            log.exception("%s: the periodic check of its ISR failed", partition.key)
             ticks.keep(ticked)
 
 

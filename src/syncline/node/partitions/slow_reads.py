@@ -226,9 +226,9 @@ class SlowReads:
         if partition is None:
             return
         read_ms = request.processing_ms(now_ms)
-        log.error("%s: a read has not ended for %s ms; the disk may be stuck", partition.key, read_ms)
+        log.error("%s: a read has not returned for %s ms; the disk may be stuck", partition.key, read_ms)
         if self._configs.broker.log_dir_stuck_read_offline:
-            partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not ended for {read_ms} ms"))
+            partition.log.take_offline(OSError(errno.ETIMEDOUT, f"a read has not returned for {read_ms} ms"))
 
     def protection_changed(self, partition: Partition, effect: ProtectionChanged) -> None:
         """Count and journal that a member is now spared, or no longer spared."""
@@ -249,7 +249,7 @@ class SlowReads:
         skipped = self._counters.relinquish_skipped
         reason = effect.reason.value
         skipped[reason] = skipped.get(reason, 0) + 1
-        log.info("%s: served too slowly, but not given up: %s", partition.key, reason)
+        log.info("%s: served too slowly, but leadership is not handed over: %s", partition.key, reason)
         now_ms = self._clock.mono_ms()
         self._note(partition, "relinquish-skipped", self._broker_id, "end", now_ms, effect.evidence)
 

@@ -165,7 +165,7 @@ class AppendTimeGaps:
             self.waiting.update(dict.fromkeys(key for key, partition, _ in asked if self._follows(key, partition)))
             raise
         except DecodeError as error:
-            log.warning("malformed answer of broker %s about append times: %s", self._leader_id, error)
+            log.warning("malformed response from broker %s about append times: %s", self._leader_id, error)
             return
         for (key, partition, gap), row, entries in zip(asked, rows, answers, strict=True):
             await self._fill(key, partition, gap, row.leader_epoch, entries)

@@ -82,7 +82,7 @@ class RefusedRecords:
         known.times = times = known.times + 1
         if times == REPORT_FIRST:
             log.warning(
-                "%s: broker %s sent records twice that this follower refuses; it is asked to check its log: %s",
+                "%s: broker %s twice sent records that this follower refuses, and is now asked to check its log: %s",
                 key,
                 self._leader_id,
                 error,

@@ -161,7 +161,7 @@ class LeaderConnection:
             return
         timeout_ms = self._surroundings.configs.broker.replica_socket_timeout_ms
         if self._surroundings.clock.mono_ms() - self._sent_at_ms >= timeout_ms:
-            log.warning("broker %s has not answered a fetch in time; connecting again", self.leader_id)
+            log.warning("broker %s did not answer a fetch in time; reconnecting", self.leader_id)
             self.drop()
         else:
             self._watch()

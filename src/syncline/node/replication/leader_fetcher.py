@@ -294,7 +294,7 @@ class LeaderFetcher:
             _malformed(self.connection, failure)
         elif failure is not None:
             # Our bug. Without a next fetch, all partitions of this leader would stop silently: connect again.
-            log.error("an answer of broker %s could not be processed", self.leader_id, exc_info=failure)
+            log.error("a response from broker %s could not be processed", self.leader_id, exc_info=failure)
             for key in resume_at_log_ends(self._partitions):
                 self._fetcher.touch(key)
             self.connection.drop()
@@ -343,7 +343,7 @@ class LeaderFetcher:
         try:
             rows = epochs_answer(bytes(frame[position:]))
         except DecodeError as error:
-            log.warning("malformed answer of broker %s about its epochs: %s", self.leader_id, error)
+            log.warning("malformed response from broker %s about its epochs: %s", self.leader_id, error)
             self.connection.drop()
             return
         for key, asked in questions:
@@ -378,7 +378,9 @@ class LeaderFetcher:
                 case AskLeaderStart():
                     self._surroundings.tasks.spawn(self._ask_offset(key, partition, EARLIEST))
                 case AwaitMetadata():
-                    log.info("%s waits for metadata: broker %s knows a newer epoch", partition.key, self.leader_id)
+                    log.info(
+                        "%s waits for newer metadata: broker %s has a newer leader epoch", partition.key, self.leader_id
+                    )
                 case FollowerFailed():
                     log.error("%s is no longer followed: %s", partition.key, effect.reason)
                 case _:
@@ -417,7 +419,7 @@ class LeaderFetcher:
 
 
 def _malformed(connection: LeaderConnection, error: DecodeError) -> None:
-    log.warning("malformed fetch answer of broker %s: %s", connection.leader_id, error)
+    log.warning("malformed fetch response from broker %s: %s", connection.leader_id, error)
     connection.drop()
 
 

@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         descriptor = unix_descriptor_of(self._transport)
         is_foreign = descriptor >= 0 and not is_of_own_user(descriptor)
         if is_foreign:
-            log.warning("refusing a connection of another user to the Unix domain socket of this broker")
+            log.warning("refusing another user's connection to this broker's Unix domain socket")
         else:
             self.files = file_sender_of(self._transport, descriptor)
         clients = self._dispatcher.clients
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         self._let_go()
         if transport is not None:
             if reason is not None:
-                log.info("closing the connection of %s: %s", self.client_host, reason)
+                log.info("closing the connection from %s: %s", self.client_host, reason)
             if self._is_writable:
                 transport.close()
             else:

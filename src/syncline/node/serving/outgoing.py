@@ -49,4 +49,4 @@ class Outgoing:
                     sender.send()
                 except Exception:
                     # A failure must not keep the answers of other connections back.
-                    log.exception("answers could not be written")
+                    log.exception("responses could not be written")

@@ -173,7 +173,7 @@ def failed(request: Request, error: Exception) -> None:
         return
     if is_refusal(error):
         log.warning("API key %s version %s cannot be served now: %s", request.key, request.version, error)
-        request.connection.close("no room or no descriptors")
+        request.connection.close("no disk space or no file descriptors")
         return
     log.error("request failed: API key %s version %s", request.key, request.version, exc_info=error)
     request.connection.close("internal error")

@@ -77,7 +77,7 @@ def examine(*, options: Mapping[str, str], master: str | None = None, with_spark
     if with_spark:
         is_hopeless = any(each.state is State.FAILED for each in findings)
         yield (
-            Finding("session", State.WARNING, "not started, as the above would stop it")
+            Finding("session", State.WARNING, "not started, because the problems above would stop it")
             if is_hopeless
             else session(master)
         )
@@ -146,7 +146,7 @@ def workers() -> Iterator[Finding]:
         return
     if ran.returncode:
         last = (ran.stderr.strip() or "no message").splitlines()[-1]
-        yield Finding("workers", State.FAILED, f"{found}: {last}", f"install there what tasks import: {_INSTALL}")
+        yield Finding("workers", State.FAILED, f"{found}: {last}", f"install what tasks import there: {_INSTALL}")
         return
     try:
         theirs = json.loads(ran.stdout.strip().splitlines()[-1])
@@ -249,14 +249,16 @@ def _check_names(options: Mapping[str, str]) -> None:
             check_kafka(name, "consumers", kafka_names.READER, ())
         elif name != "bootstrap" and not is_security_option(name):
             raise OptionError(
-                f"option {name} says nothing of how to reach brokers; the doctor takes kafka.* and oauth*"
+                f"option {name} says nothing about how to reach brokers; the doctor takes kafka.* and oauth*"
             )
 
 
 def _advice(error: PipelineError) -> str:
     if isinstance(error, SecurityError):
         return "see docs/pipeline.md, encryption and authentication"
-    return "correct the option" if isinstance(error, OptionError) else "look whether they run, and at the address"
+    return (
+        "correct the option" if isinstance(error, OptionError) else "check that they are running, and check the address"
+    )
 
 
 def session(master: str | None, limit_s: float = SESSION_S) -> Finding:
@@ -267,9 +269,9 @@ def session(master: str | None, limit_s: float = SESSION_S) -> Finding:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
         found = f"Spark at {where} has run no task within {limit_s:.0f} s"
-        return Finding("session", State.FAILED, found, "look whether the master has workers with a free core")
+        return Finding("session", State.FAILED, found, "check that the master has workers with a free core")
     if ran.returncode:
-        return Finding("session", State.FAILED, f"Spark at {where}: {root_cause(ran.stderr)}", "mend what it names")
+        return Finding("session", State.FAILED, f"Spark at {where}: {root_cause(ran.stderr)}", "fix what it names")
     version, started_s, task_s = json.loads(ran.stdout.strip().splitlines()[-1])
     return Finding(
         "session", State.OK, f"Spark {version} at {where}: {started_s:.1f} s to start, {task_s:.1f} s a task"
@@ -283,7 +285,7 @@ def root_cause(log: str) -> str:
         causes = [line for line in lines if any(mark in line for mark in marks)]
         if causes:
             return causes[-1].removeprefix("Caused by: ")
-    return lines[-1] if lines else "it ended without a word"
+    return lines[-1] if lines else "it ended without a message"
 
 
 def run_task(master: str) -> None:
