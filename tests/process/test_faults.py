@@ -315,7 +315,7 @@ def test_pause_ends_by_itself_and_is_in_the_journal(cluster: LocalCluster, fault
     victim = next(broker for broker in (1, 2, 3) if broker != holder)
     fault = faults.pause(victim, for_s=1)
     assert fault.is_recorded
-    with pytest.raises(LocalClusterError, match="is paused already"):
+    with pytest.raises(LocalClusterError, match=r"broker \d+ \(process \d+\) is already paused"):
         faults.pause(victim)
     with pytest.raises(ControlError, match=r"does not answer within 0\.2 s"):
         controls(cluster.directory)[victim].call("broker.describe", timeout_s=0.2)
@@ -405,7 +405,7 @@ def test_dead_brokers_are_passed_over(tmp_path: Path) -> None:
         assert fault.brokers == (1,)
         assert [each.id for each in faults.all()] == [fault.id]
         for kind in ("pause", "kill", "disk-fail"):
-            with pytest.raises(LocalClusterError, match=r"broker 2 \(process \d+\) does not run now"):
+            with pytest.raises(LocalClusterError, match=r"broker 2 \(process \d+\) is not running now"):
                 faults.add(kind, broker=2)
         with pytest.raises(LocalClusterError, match="there is no broker 3"):
             faults.add("link-cut", source=1, target=3)
