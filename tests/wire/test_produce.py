@@ -113,6 +113,13 @@ def test_request_without_a_partition_or_records_is_no_malformed_one(body: str) -
     assert (name, [(index, end) for index, _, end in partitions]) in [("a", []), ("a", [(3, None)])]
 
 
+def test_malformed_request_of_one_partition_gets_the_most_exact_reason() -> None:
+    """The parser of this form leaves it to the one of all forms."""
+    cut = produce_request(9, None, 1, 5, [("topic", [(3, b"records")])])[:12]
+    with pytest.raises(DecodeError, match="a string of 5 bytes"):
+        parse_produce(memoryview(cut), 9)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("transactional_id", ["id", None])
 @pytest.mark.parametrize(

@@ -146,19 +146,23 @@ def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
 
 def _parse_single(buffer: Buffer, position: int) -> ProduceRequest | None:
     """Return a request of one partition without transaction and tagged fields, None if it has another form."""
-    transactional_id, acks, timeout_ms, topic_count, name_size = _SINGLE_HEAD.unpack_from(buffer, position)
-    if transactional_id or topic_count != _ONE or not 0 < name_size < _LONG:
+    try:
+        transactional_id, acks, timeout_ms, topic_count, name_size = _SINGLE_HEAD.unpack_from(buffer, position)
+        if transactional_id or topic_count != _ONE or not 0 < name_size < _LONG:
+            return None
+        name_start = position + _SINGLE_HEAD.size
+        name_end = name_start + name_size - 1
+        if buffer[name_end] != _ONE:
+            return None
+        (partition,) = _INT32.unpack_from(buffer, name_end + 1)
+        records_size, start = read_unsigned(buffer, name_end + 5)
+        end = start + records_size - 1
+        if end < start or buffer[end : end + 3] != _NO_TAGS:
+            return None
+        name = str(buffer[name_start:name_end], "utf-8")
+    except (struct.error, IndexError, UnicodeDecodeError, DecodeError):
+        # The parser of all forms says what is wrong.
         return None
-    name_start = position + _SINGLE_HEAD.size
-    name_end = name_start + name_size - 1
-    if buffer[name_end] != _ONE:
-        return None
-    (partition,) = _INT32.unpack_from(buffer, name_end + 1)
-    records_size, start = read_unsigned(buffer, name_end + 5)
-    end = start + records_size - 1
-    if end < start or buffer[end : end + 3] != _NO_TAGS:
-        return None
-    name = str(buffer[name_start:name_end], "utf-8")
     return _make(ProduceRequest, (None, acks, timeout_ms, [(name, [(partition, start, end)])]))
 
 
