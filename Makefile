@@ -27,7 +27,7 @@ setup: $(VENV)/.dev ## install everything that the checks need into .venv
 demo: $(VENV)/.demo ## three brokers, real data, faults, a Spark job and report.html (about 3 minutes)
 	@$(BIN)/python -m syncline demo --output report.html
 
-test: lint unit ## the one check: format, lint, types, import contracts, tests (9 minutes on two cores)
+test: lint unit ## the one check: format, lint, types, import contracts, tests (9 to 12 minutes on two cores)
 
 lint: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -30,7 +30,7 @@ ROUND_BYTES: Final = ROUND_BATCHES * BATCH_BYTES
 LATE_FETCHES: Final = 2
 SMALL_FETCHES: Final = 4
 LARGE_FETCH_BYTES: Final = LOGS * ROUND_BYTES
-# The late reader asks so long before the others: a busy broker may read two connections in any order.
+# How long before the others the late reader asks: a busy broker may read two connections in any order.
 LEAD_S: Final = 0.005
 
 

@@ -151,7 +151,7 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-# A member of an enumeration costs as much as a call each time that it is looked up, and this one is on every path.
+# Looking up an enumeration member costs as much as a call, and every request needs this one.
 NO_ERROR: Final = ErrorCode.NONE
 
 

@@ -58,7 +58,7 @@ OPENED_RECORDS_MAX: Final = 500_000
 # Reading so many takes a millisecond or two, and decompressing may take any time.
 OPENED_AT_ONCE_MAX: Final = 500
 RECORD_ERRORS_MAX: Final = 1_000
-# A member of an enumeration costs as much as a call each time that it is looked up.
+# Looking up an enumeration member costs as much as a call.
 _CODEC_MAX: Final = int(Codec.ZSTD)
 _OK: Final = Verdict.OK
 
@@ -123,7 +123,7 @@ def admit(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHe
 
 
 def _admit_unusual(buffer: Buffer, start: int, end: int, produce_version: int) -> BatchHeader:
-    """Do the same with anything else than one whole batch that may have any codec."""
+    """Return the header of the one batch in any other buffer, or refuse it with the reason."""
     size = _claimed_size(buffer, start, end)
     if size is None:
         raise InvalidBatch(

@@ -148,7 +148,7 @@ INTERNAL_VERSIONS: Final[dict[ApiKey, VersionRange]] = CLIENT_VERSIONS | {
 LISTS_BYTES_MAX: Final = 4 << 20
 _MAY_BE_LARGE: Final = frozenset({ApiKey.PRODUCE, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FORWARD})
 
-# A member of an enumeration costs as much as a call each time that it is looked up, and each request comes here.
+# Looking up an enumeration member costs as much as a call, and every request needs this one.
 _API_VERSIONS: Final = ApiKey.API_VERSIONS
 
 _LISTENERS: Final = {"client": CLIENT_VERSIONS, "internal": INTERNAL_VERSIONS}

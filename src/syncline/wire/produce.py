@@ -73,7 +73,7 @@ _NO_TAGS: Final = b"\0\0\0"
 _ONE_TOPIC: Final = bytes([_ONE])
 # The number of partitions, a result as above, and the end of the answer: no tags of the topic, throttle time, no tags.
 _SINGLE_RESULT: Final = struct.Struct(">BihqqqBBBBiB")
-# No errors of records, no message, and no hint at another leader.
+# No record errors, no message, and no leader hint.
 _UNEXPLAINED: Final = ((), None, None)
 
 # A named tuple's own constructor takes three times as long.
@@ -145,7 +145,7 @@ def _malformed(error: Exception, buffer: Buffer, version: int) -> DecodeError:
 
 
 def _parse_single(buffer: Buffer, position: int) -> ProduceRequest | None:
-    """Return a request of one partition without transaction and tagged fields, None if it has another form."""
+    """Return a request for one partition without transaction or tagged fields, or None if it has another form."""
     try:
         transactional_id, acks, timeout_ms, topic_count, name_size = _SINGLE_HEAD.unpack_from(buffer, position)
         if transactional_id or topic_count != _ONE or not 0 < name_size < _LONG:
@@ -161,7 +161,7 @@ def _parse_single(buffer: Buffer, position: int) -> ProduceRequest | None:
             return None
         name = str(buffer[name_start:name_end], "utf-8")
     except (struct.error, IndexError, UnicodeDecodeError, DecodeError):
-        # The parser of all forms says what is wrong.
+        # The general parser reports what is wrong.
         return None
     return _make(ProduceRequest, (None, acks, timeout_ms, [(name, [(partition, start, end)])]))
 
@@ -326,7 +326,7 @@ def _encode_single(
     throttle_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> bytes | None:
-    """Return an answer with one row that explains no error, None if it has another form."""
+    """Return a response with one row and no error details, or None if it has another form."""
     if len(topics) != 1 or node_endpoints:
         return None
     ((name, rows),) = topics

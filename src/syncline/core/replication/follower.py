@@ -45,7 +45,7 @@ class FollowerPhase(Enum):
     FAILED = "failed"
 
 
-# A member of an enumeration costs as much as a call each time that it is looked up.
+# Looking up an enumeration member costs as much as a call.
 _FETCHING: Final = FollowerPhase.FETCHING
 # A named tuple's own constructor takes three times as long.
 _make: Final = tuple.__new__

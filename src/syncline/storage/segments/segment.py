@@ -188,7 +188,7 @@ class Segment:
         self.tail_positions.append(position)
         # As `mark_of`, in line.
         self.tail_marks.append((header.crc + 1) * (2 * end_offset + 1) & MARK_MASK)
-        # Called, `Offset` would take as long as the rest of a line.
+        # Only the type checker needs `Offset(...)`, and the call costs as much as the assignment.
         self.end_offset = end_offset  # type: ignore[assignment]
         if len(tail_ends) > TAIL_BATCHES_MAX:
             self._shorten_tail()
