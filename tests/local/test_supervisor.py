@@ -228,7 +228,7 @@ def test_unknown_log_level_is_refused_by_its_name(tmp_path: Path, monkeypatch: p
 
 
 def test_empty_log_level_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards: "is , and may be DEBUG, ..." after `SYNCLINE_LOG_LEVEL= syncline up`."""
+    """Guards: `SYNCLINE_LOG_LEVEL= syncline up` failed, because the empty value is not a level."""
     monkeypatch.setitem(ENVIRONMENT, "SYNCLINE_LOG_LEVEL", "")
 
     succeed("up", "--data", str(tmp_path), "--brokers", "1", "--port", "0", "--detach")
