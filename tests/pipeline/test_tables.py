@@ -429,10 +429,10 @@ def test_faults_of_one_kind_and_target_may_overlap(events_of) -> None:
 
     events = events_of(
         [
-            mark(1, "begin", "fault f-1, read, late by 2000 ms"),
-            mark(2, "begin", "fault f-2, write, late by 200 ms, for 1000 ms"),
-            mark(3, "end", "fault f-2, write, late by 200 ms, for 1000 ms: its time is over, 0 hits"),
-            mark(9, "end", "fault f-1, read, late by 2000 ms: cleared, 4 hits"),
+            mark(1, "begin", "fault f-1, read, delayed by 2000 ms"),
+            mark(2, "begin", "fault f-2, write, delayed by 200 ms, for 1000 ms"),
+            mark(3, "end", "fault f-2, write, delayed by 200 ms, for 1000 ms: its time is up, 0 hits"),
+            mark(9, "end", "fault f-1, read, delayed by 2000 ms: cleared, 4 hits"),
             mark(11, "begin", "fault f-3"),
             mark(12, "begin", "fault f-4"),
             mark(13, "end", "fault f-3: cleared, 0 hits"),

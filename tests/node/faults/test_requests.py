@@ -228,14 +228,14 @@ async def test_fault_ends_by_itself_when_its_time_is_over(world: World) -> None:
 
     assert (await client.produce("t", batch())).error_code == 0
     (row,) = verbs.show(world.broker(), {})["faults"]
-    assert (row["state"], row["over"], row["hits"]) == ("over", "its time is over", 1)
+    assert (row["state"], row["over"], row["hits"]) == ("over", "its time is up", 1)
 
 
 @faulty
 async def test_fault_that_exists_already_is_refused(world: World) -> None:
     """An id names one fault; what is not there cannot be cleared."""
     await add(world, "api-disconnect", apis=["FETCH"])
-    with pytest.raises(ControlRefused, match="there is a fault f1 already"):
+    with pytest.raises(ControlRefused, match="fault f1 already exists"):
         await add(world, "api-disconnect", apis=["FETCH"])
     with pytest.raises(ControlRefused, match="has no fault 'f2'"):
         verbs.clear(world.broker(), {"id": "f2"})
@@ -263,7 +263,7 @@ async def test_control_is_served_between_brokers_only_and_spared_by_faults(world
         (b"no", b"this one cannot be read"),
         (b"[]", b'a JSON object with a \\"verb\\"'),
         (known + b',"verb":"do.it"}', b"there is no verb 'do.it'. Known: "),
-        (known + b',"verb":"faults.add","id":"f9","kind":"x"}', b"'kind' is not among"),
+        (known + b',"verb":"faults.add","id":"f9","kind":"x"}', b"'kind' must be one of"),
     ):
         assert sentence in await peer.body(peer.send(ApiKey.CONTROL, 0, call))
 

@@ -78,7 +78,7 @@ def test_trigger_is_never_spent_when_it_may_fire_again(text: str) -> None:
 )
 def test_trigger_is_refused_when_it_makes_no_sense(text: str) -> None:
     """The message lists the known values."""
-    with pytest.raises(ControlRefused, match="a trigger is always, once, nth=N"):
+    with pytest.raises(ControlRefused, match="a trigger must be always, once, nth=N"):
         Trigger(text)
 
 
@@ -167,39 +167,39 @@ def test_rule_that_sticks_is_not_spent_by_its_trigger() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"kind": "disk-odd"}, "'kind' is not among disk-slow"),
-        ({"kind": "disk-slow"}, "'delay_ms' is a number from 1 to 600000, not None"),
-        ({"kind": "disk-slow", "delay_ms": 0}, "'delay_ms' is a number from 1"),
-        ({"kind": "disk-slow", "delay_ms": True}, "'delay_ms' is a number"),
-        ({"kind": "disk-fail", "delay_ms": 3}, "faults of kind disk-fail have no 'delay_ms'"),
-        ({"kind": "disk-fail", "errno": "ENOPE"}, "'errno' is not among EIO"),
-        ({"kind": "disk-fail", "directions": ["up"]}, "'directions' is a list among read, write, sync, miss"),
-        ({"kind": "disk-fail", "directions": "read"}, "'directions' is a list"),
-        ({"kind": "disk-fail", "partition": 3}, "a partition is selected together with its topic"),
-        ({"kind": "disk-fail", "topic": "t", "partition": -1}, "'partition' is a number"),
-        ({"kind": "disk-stuck", "directions": ["write"]}, "say with --for how long"),
-        ({"kind": "disk-stuck"}, "say with --for how long"),
-        ({"kind": "link-cut"}, r"'links' is a list of \[from, to\] pairs"),
+        ({"kind": "disk-odd"}, "'kind' must be one of disk-slow"),
+        ({"kind": "disk-slow"}, "'delay_ms' must be a number from 1 to 600000, not None"),
+        ({"kind": "disk-slow", "delay_ms": 0}, "'delay_ms' must be a number from 1"),
+        ({"kind": "disk-slow", "delay_ms": True}, "'delay_ms' must be a number"),
+        ({"kind": "disk-fail", "delay_ms": 3}, "faults of kind disk-fail do not take 'delay_ms'"),
+        ({"kind": "disk-fail", "errno": "ENOPE"}, "'errno' must be one of EIO"),
+        ({"kind": "disk-fail", "directions": ["up"]}, "'directions' must be a list of read, write, sync, miss"),
+        ({"kind": "disk-fail", "directions": "read"}, "'directions' must be a list"),
+        ({"kind": "disk-fail", "partition": 3}, "a partition is only selected together with its topic"),
+        ({"kind": "disk-fail", "topic": "t", "partition": -1}, "'partition' must be a number"),
+        ({"kind": "disk-stuck", "directions": ["write"]}, "limit its time with --for"),
+        ({"kind": "disk-stuck"}, "limit its time with --for"),
+        ({"kind": "link-cut"}, r"'links' must be a list of \[from, to\] pairs"),
         ({"kind": "link-cut", "links": [[1, 1]]}, "different brokers"),
         ({"kind": "link-cut", "links": [["1", 2]]}, "different brokers"),
         ({"kind": "link-cut", "links": ["12"]}, "different brokers"),
         ({"kind": "link-cut", "links": [[-1, 2]]}, "different brokers"),
         ({"kind": "link-cut", "links": [[float("inf"), 2]]}, "different brokers"),
-        ({"kind": "disk-fail", "topic": "t" * 1_001}, "'topic' has at most 1000 letters, not 1001"),
-        ({"kind": "disk-fail", "trigger": "nth=" + "9" * 500}, "a trigger is always, once"),
-        ({"kind": "link-cut", "links": [[1, 2]], "trigger": "once"}, "faults of kind link-cut have no 'trigger'"),
+        ({"kind": "disk-fail", "topic": "t" * 1_001}, "'topic' can have at most 1000 characters, not 1001"),
+        ({"kind": "disk-fail", "trigger": "nth=" + "9" * 500}, "a trigger must be always, once"),
+        ({"kind": "link-cut", "links": [[1, 2]], "trigger": "once"}, "faults of kind link-cut do not take 'trigger'"),
         ({"kind": "link-delay", "links": [[1, 2]]}, "'delay_ms'"),
-        ({"kind": "api-error", "apis": ["PRODUCE"]}, "'error' is one of Kafka's error codes"),
-        ({"kind": "api-error", "apis": ["PRODUCE"], "error": "NONE"}, "'error' is one of Kafka's error codes"),
-        ({"kind": "api-error", "error": "NOT_CONTROLLER"}, "'apis' is a list of requests"),
+        ({"kind": "api-error", "apis": ["PRODUCE"]}, "'error' must be a Kafka error code"),
+        ({"kind": "api-error", "apis": ["PRODUCE"], "error": "NONE"}, "'error' must be a Kafka error code"),
+        ({"kind": "api-error", "error": "NOT_CONTROLLER"}, "'apis' must be a list of requests"),
         ({"kind": "api-error", "apis": ["POST"], "error": "3"}, "there is no request 'POST'"),
         ({"kind": "api-disconnect", "apis": ["CONTROL"]}, "there is no request 'CONTROL'"),
-        ({"kind": "api-disconnect", "apis": "FETCH"}, "'apis' is a list"),
-        ({"kind": "api-disconnect", "listener": "both"}, "'listener' is not among client, internal"),
-        ({"kind": "api-disconnect", "client_id": 7}, "'client_id' is a text"),
+        ({"kind": "api-disconnect", "apis": "FETCH"}, "'apis' must be a list"),
+        ({"kind": "api-disconnect", "listener": "both"}, "'listener' must be one of client, internal"),
+        ({"kind": "api-disconnect", "client_id": 7}, "'client_id' must be text"),
         ({"kind": "api-throttle"}, "'delay_ms'"),
-        ({"kind": "disk-fail", "duration_ms": 0}, "'duration_ms' is a number from 1"),
-        ({"kind": "disk-fail", "color": "red"}, "have no 'color'"),
+        ({"kind": "disk-fail", "duration_ms": 0}, "'duration_ms' must be a number from 1"),
+        ({"kind": "disk-fail", "color": "red"}, "do not take 'color'"),
     ],
 )
 def test_rule_is_refused_in_a_sentence_when_it_makes_no_sense(fields: dict[str, Any], sentence: str) -> None:

@@ -62,6 +62,6 @@ def test_rule_refuses_fields_of_other_kinds(name: str) -> None:
     given = {field: MADE_UP[field] for field in KINDS[name].fields - {"id", "kind"}}
     foreign = sorted(MADE_UP.keys() - KINDS[name].fields)
     for field in foreign:
-        with pytest.raises(ControlRefused, match=f"faults of kind {name} have no '{field}'"):
+        with pytest.raises(ControlRefused, match=f"faults of kind {name} do not take '{field}'"):
             Rule({"id": "f1", "kind": name, **given, field: MADE_UP[field]})
     assert foreign or KINDS[name].place is Place.DISK

@@ -15,10 +15,10 @@ RECORD = {"kind": "pause", "target": "broker-1", "phase": "begin", "note": "SIGS
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"kind": 3}, "a recorded fault has"),
-        ({"phase": "middle"}, "a recorded fault has"),
-        ({"note": None}, "a recorded fault has"),
-        ({"note": "x" * 1_001}, "at most 1000 letters"),
+        ({"kind": 3}, "a recorded fault needs"),
+        ({"phase": "middle"}, "a recorded fault needs"),
+        ({"note": None}, "a recorded fault needs"),
+        ({"note": "x" * 1_001}, "at most 1000 characters"),
         ({"ts_ms": 10**30}, "a time in milliseconds"),
         ({"ts_ms": -5}, "a time in milliseconds"),
         ({"ts_ms": "now"}, "a time in milliseconds"),

@@ -5,10 +5,10 @@ with fault injection enabled is as fast as one without. A rule replaces the meth
 
 A fault has the effect that such a disk would have on this broker:
 
-- a slow *read* is "not in memory": `read_resident` returns None, and `read_later` answers late, while the event loop
+- a slow *read* is "not in memory": `read_resident` returns None, and `read_later` is delayed, while the event loop
   continues;
 - a *miss* is a read that does not find all of its bytes in memory: its worker waits after it, as it would for a disk,
-  so that other work may have to wait for a worker. Reads from memory are not late;
+  so that other work may have to wait for a worker. Reads from memory are not delayed;
 - a *write*, and a synchronous *sync*, blocks the calling thread, which for appends is the event loop: a broker whose
   disk accepts no writes stops;
 - a failure is an OSError.
@@ -321,7 +321,7 @@ class FaultyFile:
         found = Residency() if residency is None else residency
         data = self._inner.read(position, size, found)
         rule = None
-        # Where nobody can tell what is in memory, all that is left to a worker counts as missed.
+        # Where the system cannot tell what is in memory, every read by a worker counts as missed.
         if may_wait and found.resident_bytes < len(data) > 0:
             rule = self._disk.strike(self._rules, self._partition, MISS)
             if rule is not None:

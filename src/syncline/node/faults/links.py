@@ -104,7 +104,7 @@ class LinkFaults:
                 end = self._end_of(connection)
                 end.cut(self._barred[broker_id])
             if end is not None and end.is_cut:
-                # It delivered no request, so its end is reported to no one here.
+                # It delivered no request, so its end needs no report here.
                 end.has_delivered_nothing = True
         if end is None or not end.is_cut:
             return False
@@ -238,7 +238,7 @@ class FaultyEnd(asyncio.BufferedProtocol):
     def _hand_over(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        # Half a millisecond: timers may come a little early.
+        # Half a millisecond: timers may fire a little early.
         while self._late and self._late[0][0] <= now_s + 0.0005 and not self.is_gone:
             _, data = self._late.popleft()
             if data is None:

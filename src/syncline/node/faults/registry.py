@@ -69,11 +69,11 @@ class Faults:
         """Begin a fault; raises `ControlRefused`."""
         rule = Rule(fields)
         if rule.id in self._rules:
-            raise ControlRefused(f"there is a fault {rule.id} already. Clear it first, or use another id.")
+            raise ControlRefused(f"fault {rule.id} already exists. Clear it first, or use another id.")
         if rule.place is Place.DISK and self._disk is None:
-            raise ControlRefused("this broker's disk cannot be made faulty: it is not one of this machine's.")
+            raise ControlRefused("this broker's disk cannot be made faulty: it is not a disk of this machine.")
         if len(self._rules) >= LISTED_MAX:
-            raise ControlRefused(f"there are {LISTED_MAX} faults already. Clear some first.")
+            raise ControlRefused(f"there are already {LISTED_MAX} faults. Clear some first.")
         # Listed from here on, so that it cannot be added twice while it waits for the journal below.
         self._rules[rule.id] = rule
         self._note(rule, "begin", rule.note())

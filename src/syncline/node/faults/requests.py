@@ -1,16 +1,16 @@
-"""Requests that a fault strikes: not done, done but not answered, or answered late.
+"""Requests that a fault strikes: not processed, processed but not answered, or answered late.
 
 One hard idea: a request whose *reply* a fault strikes gets another class, with the same slots and another way to
 answer. Handlers do not notice, and other requests cost nothing. Without a rule, requests do not pass through this
 module (`registry` replaces the dispatcher's method).
 
-    api-error        the request is not done; its answer is a Kafka error
-    api-disconnect   the request is not done; its connection closes
-    api-drop-reply   the request is done; when it is the answer's turn, the connection closes instead
-    api-throttle     the request is done; its answer is late, and so are later answers on its connection
+    api-error        the request is not processed; its response is a Kafka error
+    api-disconnect   the request is not processed; its connection closes
+    api-drop-reply   the request is processed; when it is the response's turn, the connection closes instead
+    api-throttle     the request is processed; its response and later ones on its connection are delayed
 
-A lost answer closes its connection, because TCP loses no single answer: a client that misses one misses all later ones,
-too. Only Metadata is "done" before its error: a client without a list of brokers could not find the cluster again.
+A lost response closes its connection, because TCP loses no single response: a client that misses one misses all later
+ones. Only Metadata is processed before its error: a client without a list of brokers could not find the cluster again.
 """
 
 import asyncio
@@ -183,13 +183,13 @@ class RequestFaults:
 
 def _without_reply(rule: Rule) -> type[Request]:
     class RequestWithoutReply(Request):
-        """A request whose answer is lost, and its connection with it."""
+        """A request whose response is lost, and its connection with it."""
 
         __slots__ = ()
 
         def take_answer(self) -> Sequence[Part] | None:
-            """Close the connection instead of answering: it is this answer's turn."""
-            self.connection.close(f"injected fault {rule.id}: the answer is lost")
+            """Close the connection instead of answering: it is this response's turn."""
+            self.connection.close(f"injected fault {rule.id}: the response is lost")
             return None
 
     return RequestWithoutReply
@@ -197,7 +197,7 @@ def _without_reply(rule: Rule) -> type[Request]:
 
 def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Request]:
     class LateRequest(Request):
-        """A request whose answer is delayed."""
+        """A request whose response is delayed."""
 
         __slots__ = ()
 
@@ -222,12 +222,12 @@ def _late(rule: Rule, loop: asyncio.AbstractEventLoop, held: _Held) -> type[Requ
 
 def _with_topic_errors(rule: Rule) -> type[Request]:
     class MetadataWithErrors(Request):
-        """A request for metadata whose topics are answered with an error."""
+        """A metadata request whose response has an error for each topic."""
 
         __slots__ = ()
 
         def reply_parts(self, parts: Sequence[Part]) -> None:
-            """Put the error into the rows of the answer."""
+            """Put the error into the rows of the response."""
             from kio.schema.errors import ErrorCode
 
             assert rule.error is not None, "an api-error rule has an error"

@@ -1,4 +1,4 @@
-"""Fault rules: what is struck, when, and how often. Other modules apply them.
+"""Fault rules: what a fault strikes, when, and how often. Other modules apply them.
 
 A rule selects disk operations, links or requests; its trigger picks among those. `seen` counts the operations selected
 while the rule could strike, `hits` those that it struck; tests assert on `hits`.
@@ -34,7 +34,7 @@ from syncline.wire.api import CLIENT_VERSIONS, ApiKey
 
 # Why a rule ended.
 SPENT: Final = "its trigger cannot fire again"
-TIME_IS_OVER: Final = "its time is over"
+TIME_IS_OVER: Final = "its time is up"
 CLEARED: Final = "cleared"
 
 DELAY_MS_MAX: Final = 600_000
@@ -90,7 +90,7 @@ class Rule:
         self.topic = reader.optional_text("topic")
         self.partition = reader.number("partition", 0)
         if self.partition is not None and self.topic is None:
-            raise ControlRefused("a partition is selected together with its topic.")
+            raise ControlRefused("a partition is only selected together with its topic: name both.")
         self.delay_ms = reader.number("delay_ms", 1, DELAY_MS_MAX, is_needed=True) or 0
         self.directions = reader.texts("directions", DIRECTIONS, DIRECTIONS_BY_DEFAULT)
         self.errno = reader.optional_text("errno", ERRNOS, default="EIO")
@@ -103,8 +103,8 @@ class Rule:
         self.is_journalled = fields.get("journal", True) is True
         if self.kind == DISK_STUCK and self.duration_ms is None and not {READ, MISS}.issuperset(self.directions):
             raise ControlRefused(
-                "a stuck write or sync stops the whole broker, which then cannot be told to go on: "
-                "say with --for how long."
+                "a stuck write or sync stops the whole broker, so that no command can clear the fault: "
+                "limit its time with --for."
             )
         # Effects depend on the fields of a rule, which its kind determines.
         assert bool(self.directions) == (self.place is Place.DISK), f"{self.kind} strikes {self.directions}"
@@ -155,7 +155,7 @@ class Rule:
         if listener != self.listener and key in CLIENT_VERSIONS:
             return False
         if not self.apis and key not in CLIENT_VERSIONS:
-            # "Any" request means any that clients send: without the others a broker could not take part in the cluster.
+            # "Any" request means any that clients send: a broker needs the others to take part in the cluster.
             return False
         if self.client_id is not None and not fnmatchcase(client_id or "", self.client_id):
             return False
@@ -208,7 +208,7 @@ class Rule:
         if self.error is not None:
             words.append(f"answered with {self.error.name}")
         if self.delay_ms:
-            words.append(f"late by {self.delay_ms} ms")
+            words.append(f"delayed by {self.delay_ms} ms")
         if self.topic is not None:
             words.append(f"of {self.topic}" + (f"-{self.partition}" if self.partition is not None else ""))
         if self.client_id is not None:
@@ -240,7 +240,7 @@ def _parse_trigger(text: str) -> tuple[str, float, Callable[[], float] | None]:
         if 0 <= chance <= 1 and seed.isdecimal():
             # Seeded, so that every run strikes the same requests.
             return mode, chance, random.Random(int(seed)).random  # noqa: S311 - dice, no secret
-    raise ControlRefused(f"a trigger is {TRIGGERS}, not {text!r}.")
+    raise ControlRefused(f"a trigger must be {TRIGGERS}, not {text!r}.")
 
 
 class _Reader:
@@ -251,13 +251,13 @@ class _Reader:
         kind = fields.get("kind")
         if not isinstance(kind, str) or kind not in BROKER_KINDS:
             if kind is None:
-                raise ControlRefused(f"a fault needs 'kind'{_among(BROKER_KINDS)}.")
-            raise ControlRefused(f"'kind' is not{_among(BROKER_KINDS)}: {kind!r}.")
+                raise ControlRefused(f"a fault needs 'kind': {_one_of(BROKER_KINDS)}.")
+            raise ControlRefused(f"'kind' must be {_one_of(BROKER_KINDS)}, not {kind!r}.")
         self.kind = KINDS[kind]
         self._known = self.kind.fields
         others = [name for name in fields if name not in self._known | {"journal"} and fields[name] is not None]
         if others:
-            raise ControlRefused(f"faults of kind {kind} have no {', '.join(map(repr, others))}.")
+            raise ControlRefused(f"faults of kind {kind} do not take {', '.join(map(repr, others))}.")
 
     def _get(self, name: str) -> Any:
         return self._fields.get(name)
@@ -265,7 +265,7 @@ class _Reader:
     def text(self, name: str, choices: Sequence[str] = ()) -> str:
         value = self.optional_text(name, choices)
         if value is None:
-            raise ControlRefused(f"a fault needs {name!r}{_among(choices)}.")
+            raise ControlRefused(f"a fault needs {name!r}.")
         return value
 
     def optional_text(self, name: str, choices: Sequence[str] = (), default: str | None = None) -> str | None:
@@ -273,9 +273,9 @@ class _Reader:
         if value is None:
             return default if name in self._known else None
         if not isinstance(value, str) or not value or (choices and value not in choices):
-            raise ControlRefused(f"{name!r} is {'a text' if not choices else 'not'}{_among(choices)}: {value!r}.")
+            raise ControlRefused(f"{name!r} must be {_one_of(choices) if choices else 'text'}, not {value!r}.")
         if len(value) > TEXT_MAX:
-            raise ControlRefused(f"{name!r} has at most {TEXT_MAX} letters, not {len(value)}.")
+            raise ControlRefused(f"{name!r} can have at most {TEXT_MAX} characters, not {len(value)}.")
         return value
 
     def texts(self, name: str, choices: Sequence[str], default: tuple[str, ...]) -> tuple[str, ...]:
@@ -285,7 +285,7 @@ class _Reader:
         if values is None:
             return default
         if not isinstance(values, list) or any(value not in choices for value in values):
-            raise ControlRefused(f"{name!r} is a list{_among(choices)}, not {values!r}.")
+            raise ControlRefused(f"{name!r} must be a list of {', '.join(choices)}, not {values!r}.")
         return tuple(choice for choice in choices if choice in values) or default
 
     def number(self, name: str, least: int, most: int = 2**31 - 1, *, is_needed: bool = False) -> int | None:
@@ -293,7 +293,7 @@ class _Reader:
         if name not in self._known or (value is None and not is_needed):
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ControlRefused(f"{name!r} is a number from {least} to {most}, not {value!r}.")
+            raise ControlRefused(f"{name!r} must be a number from {least} to {most}, not {value!r}.")
         return value
 
     def links(self, name: str) -> tuple[tuple[int, int], ...]:
@@ -305,13 +305,13 @@ class _Reader:
         except (TypeError, ValueError):
             links = ()
         if not links or any(source == target or not (_is_id(source) and _is_id(target)) for source, target in links):
-            raise ControlRefused(f"{name!r} is a list of [from, to] pairs of different brokers, not {values!r}.")
+            raise ControlRefused(f"{name!r} must be a list of [from, to] pairs of different brokers, not {values!r}.")
         return links
 
     def apis(self, name: str) -> tuple[ApiKey, ...]:
         values = self._get(name) or []
         if not isinstance(values, list) or ("api" in self.kind.needs and not values):
-            raise ControlRefused(f"{name!r} is a list of requests such as PRODUCE, not {values!r}.")
+            raise ControlRefused(f"{name!r} must be a list of requests such as PRODUCE, not {values!r}.")
         return tuple(dict.fromkeys(_api(value) for value in values))
 
     def error(self, name: str) -> ErrorCode | None:
@@ -322,7 +322,7 @@ class _Reader:
         for code in ErrorCode:
             if code is not ErrorCode.NONE and wanted in (code.name, str(int(code))):
                 return code
-        raise ControlRefused(f"{name!r} is one of Kafka's error codes, such as NOT_LEADER_OR_FOLLOWER, not {value!r}.")
+        raise ControlRefused(f"{name!r} must be a Kafka error code, such as NOT_LEADER_OR_FOLLOWER, not {value!r}.")
 
 
 def _is_id(value: Any) -> bool:
@@ -335,7 +335,7 @@ def _api(value: Any) -> ApiKey:
         if key not in SPARED and wanted in (key.name.replace("_", ""), str(int(key))):
             return key
     known = ", ".join(key.name for key in ApiKey if key not in SPARED)
-    raise ControlRefused(f"there is no request {value!r}. Known: {known}.")
+    raise ControlRefused(f"there is no request {value!r}. Known requests: {known}.")
 
 
 def _as_json(value: Any) -> Any:
@@ -344,5 +344,5 @@ def _as_json(value: Any) -> Any:
     return value.name if isinstance(value, ApiKey | ErrorCode) else value
 
 
-def _among(choices: Sequence[str]) -> str:
-    return f" among {', '.join(choices)}" if choices else ""
+def _one_of(choices: Sequence[str]) -> str:
+    return f"one of {', '.join(choices)}"

@@ -27,7 +27,7 @@ from syncline.node.faults.names import (
     WRITE,
 )
 
-# What a disk fault strikes unless it names something, and all that it may name: misses are reads, too.
+# What a disk fault strikes by default, and everything that it can name: misses are reads, too.
 DIRECTIONS_BY_DEFAULT: Final = (READ, WRITE, SYNC)
 DIRECTIONS: Final = (*DIRECTIONS_BY_DEFAULT, MISS)
 
@@ -46,8 +46,8 @@ Texts = str | Sequence[str] | None
 class Form(Enum):
     """How users write an option, and what brokers receive."""
 
-    TEXT = "a text"
-    TEXTS = "a text, repeatable; a list for brokers"
+    TEXT = "text"
+    TEXTS = "text, repeatable; a list for brokers"
     TIME = "a time such as 200ms; seconds in Python, milliseconds for brokers"
     # The number is this option's value; TOPIC becomes the value of `--topic`.
     PLACE = "TOPIC:NUMBER"
@@ -152,7 +152,7 @@ class FaultKind(NamedTuple):
     place: Place
     effect: str
     options: tuple[str, ...]
-    # Options that it needs; of names separated by blanks, one.
+    # Options that it needs; of names separated by blanks, any one.
     needs: tuple[str, ...] = ()
 
     @property

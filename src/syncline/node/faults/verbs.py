@@ -51,7 +51,7 @@ def clear(broker: "Host", fields: Fields) -> Answer:
     """End a fault, or all of them."""
     fault_id = fields.get("id")
     if fault_id is not None and not isinstance(fault_id, str):
-        raise ControlRefused(f"the id of a fault is a text, not {fault_id!r}.")
+        raise ControlRefused(f"the id of a fault must be text, not {fault_id!r}.")
     if broker.faults.registry is None:
         if fault_id is not None:
             raise ControlRefused(f"broker {broker.broker_id} has no fault {fault_id!r}.")
@@ -63,14 +63,14 @@ async def record(broker: "Host", fields: Fields) -> Answer:
     """Journal a fault that a tool injects from outside."""
     texts = {name: fields.get(name) for name in ("kind", "target", "phase", "note")}
     if any(not isinstance(text, str) for text in texts.values()) or texts["phase"] not in {"begin", "end"}:
-        raise ControlRefused('a recorded fault has "kind", "target", "note" and a "phase" that is "begin" or "end".')
+        raise ControlRefused('a recorded fault needs "kind", "target", "note" and a "phase" that is "begin" or "end".')
     if any(len(str(text)) > TEXT_MAX for text in texts.values()):
-        raise ControlRefused(f"what is recorded has at most {TEXT_MAX} letters in each field.")
+        raise ControlRefused(f"each field of a recorded fault can have at most {TEXT_MAX} characters.")
     ts_ms = fields.get("ts_ms")
     if ts_ms is None:
         ts_ms = broker.clock.wall_ms()
     if not isinstance(ts_ms, int) or not 0 <= ts_ms < TIMESTAMP_END_MS:
-        raise ControlRefused(f'"ts_ms" is a time in milliseconds since 1970, not {ts_ms!r}.')
+        raise ControlRefused(f'"ts_ms" must be a time in milliseconds since 1970, not {ts_ms!r}.')
     event = Fault(
         ts_ms=ts_ms,
         broker=BrokerId(NONE),
@@ -84,6 +84,6 @@ async def record(broker: "Host", fields: Fields) -> Answer:
 def _faults(broker: "Host") -> "Faults":
     if not broker.config.fault_injection_enable:
         raise ControlRefused(
-            f"broker {broker.broker_id} takes no faults. Start it with --config fault.injection.enable=true."
+            f"broker {broker.broker_id} accepts no faults. Start it with --config fault.injection.enable=true."
         )
     return broker.faults.made()
