@@ -62,7 +62,7 @@ def test_run_says_what_there_is_when_asked_for_something_else(tmp_path: Path) ->
     """An unknown scenario, an unknown mode, a missing directory: one sentence each, and no broker starts."""
     for arguments, sentence in (
         (["run", "data-los"], "there is no scenario 'data-los'. Did you mean data-loss?"),
-        (["run", "data-loss", "--mode", "elr-on"], "data-loss has no mode 'elr-on'. It has: epoch-fetch"),
+        (["run", "data-loss", "--mode", "elr-on"], "data-loss has no mode 'elr-on'. Its modes: epoch-fetch"),
         (["run", "data-loss", "--mode", "epoch-fetc"], "Did you mean epoch-fetch?"),
         (["run", "data-loss", "--output", "nowhere/picture.svg"], "cannot write nowhere/picture.svg"),
     ):

@@ -14,9 +14,9 @@ TABLE = {
     "a tick within the 300 ms": ((15_000, 15_200), None, None),
     "between two ticks": (None, None, None),
     "that never reach the end": (None, (15_000, None), None),
-    "the follower dead": ((15_000, None), (15_000, None), None),
+    "a dead follower": ((15_000, None), (15_000, None), None),
     "3,000 behind but fetching": (None, (15_000, None), (15_000, None)),
-    "takes 1,000": ((5_000, None), (15_000, None), (15_000, None)),
+    "copies 1,000": ((5_000, None), (15_000, None), (15_000, None)),
     "25 s to read": ((15_000, 27_500), (15_000, 27_500), (15_000, 27_500)),
     "(KIP-501)": (None, None, None),
 }

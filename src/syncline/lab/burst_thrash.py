@@ -1,9 +1,9 @@
-"""Bursts of writes under each lag rule: measured in messages a follower thrashes, measured in time it does not.
+"""Bursts of writes under each lag rule: measured in messages, a follower thrashes; measured in time, it does not.
 
 Each burst is larger than replica.lag.max.messages, so that for a moment every
 follower is "too far behind", although it copies at full speed and catches up a
-fraction of a second later. Measured in messages it leaves the ISR and returns with
-each burst; measured in time it stays. Source: KIP-16, KAFKA-4485.
+fraction of a second later. Measured in messages, it leaves the ISR and returns with
+each burst; measured in time, it stays. Source: KIP-16, KAFKA-4485.
 """
 
 from typing import Final
@@ -53,7 +53,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
             stage.until(lambda end=end: stage.replicas[F].log_end == end, "F has the burst")  # type: ignore[misc]
             stage.until(lambda: set(stage.replicas[L].isr) == {L, F}, "F is in the ISR")
             changes = stage.replicas[L].partition_epoch - epoch_before
-            step.notes.append(f"changes of the ISR so far: {changes}")
+            step.notes.append(f"ISR changes so far: {changes}")
             left = changes // 2
     with stage.step("The writes stop, and all records are committed."):
         stage.until_ends(dict.fromkeys((L, F), (BURSTS * BURST_RECORDS, BURSTS * BURST_RECORDS)))
@@ -69,10 +69,10 @@ def _play(stage: Stage, mode: str) -> Outcome:
 
 SCENARIO = Scenario(
     name="burst-thrash",
-    title="Bursts: counted in messages, a follower leaves and returns",
+    title="Bursts: with lag counted in messages, a follower leaves and returns",
     about=__doc__.partition("\n\n")[2].replace("\n", " ").strip(),
     modes={
-        BY_MESSAGES: f"a member that lacks more than {MESSAGES_MAX:,} messages is out of sync (Kafka 0.8.2)",
+        BY_MESSAGES: f"a member more than {MESSAGES_MAX:,} messages behind is out of sync (Kafka 0.8.2)",
         "time": "a member that was not caught up for replica.lag.time.max.ms is out of sync (Kafka since 0.10.2)",
         "lag-begin": "a member whose lag began longer ago than that is out of sync (KIP-16 as written)",
     },

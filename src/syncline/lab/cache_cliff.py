@@ -1,9 +1,9 @@
-"""A slow consumer falls off the page cache and slows others; the curve of misses says so before it happens.
+"""A slow consumer falls off the page cache and slows others; the miss curve predicts it.
 
-A broker keeps the newest part of each log in memory. A consumer that reads more slowly than others write falls back
-until what it reads next is no longer there. From then on each of its fetches waits for the disk, and so do others that
-need the same threads: fetches of 4 MB and more, although all they want is in memory. Smaller ones at the tail are as
-fast as before. The broker's own counts, put as a curve over sizes of memory, tell beforehand when that will be.
+A broker keeps the newest part of each log in memory. A consumer that reads more slowly than others write falls behind
+until what it reads next is no longer there. From then on, each of its fetches waits for the disk, and so do others that
+need the same threads: fetches of 4 MB and more, although all their data is in memory. Smaller fetches at the tail are
+as fast as before. The broker's own counters, drawn as a curve over memory sizes, predict when this happens.
 """
 
 import sys
@@ -28,9 +28,9 @@ DELAY_MS: Final = 50
 KEPT_ROUNDS: Final = 16
 AFTER_ROUNDS: Final = 8
 ROUNDS_MAX: Final = 48
-# A budget is kept in steps: pages go when so much more was written to a log.
+# The broker keeps the budget in steps: it releases pages when this much more was written to a log.
 STEP_BYTES: Final = 8 << 20
-# The curve knows distances to a factor of two, and the budget is kept in steps.
+# The curve knows distances only to a factor of two, and the budget is kept in steps.
 ERROR_MAX: Final = 0.25
 
 CONFIG: Final = {
@@ -44,7 +44,7 @@ def _play(stage: Stage, _: str) -> Outcome:
     if sys.platform != "linux":
         raise LabError("this scenario needs Linux: only there can a broker tell which pages stay in memory.")
     kept_words = f"the newest {size(MEMORY_BYTES)} of each of {LOGS} logs"
-    with stage.step(f"A broker keeps {kept_words} in memory. A read that its disk has to serve takes {DELAY_MS} ms."):
+    with stage.step(f"A broker keeps {kept_words} in memory. A read from disk takes {DELAY_MS} ms."):
         stage.topic((BROKER,), ask=BROKER, partitions=LOGS)
         fault_id = stage.begin_fault(
             "disk-slow",
@@ -68,13 +68,13 @@ def _with_readers(stage: Stage, readers: Readers, fault_id: str) -> Outcome:
         while len(rounds) < KEPT_ROUNDS:
             rounds.append(_round(stage, readers))
         facts = CliffFacts(MEMORY_BYTES, DELAY_MS, _kept(readers.measures(), len(rounds)), rounds)
-        stage.mark(BROKER, "the curve is kept")
+        stage.mark(BROKER, "the curve is recorded")
         half_share = facts.kept.distances.share_within(MEMORY_BYTES / 2, by_bytes=True)
         behind = f"{LATE} is {size(rounds[-1].distance_bytes)} behind in each log"
-        step.notes.append(f"{size(facts.kept_round.written_bytes)} are written, {behind}, and read nothing from disk")
+        step.notes.append(f"{size(facts.kept_round.written_bytes)} were written; {behind} and read nothing from disk")
         step.notes.append(
-            f"its curve: half of the memory would have served {percent(half_share)} of its reads, so it falls off when"
-            f" {size(facts.predicted_written_bytes)} are written"
+            f"its curve: half of the memory would have served {percent(half_share)} of its reads, so it will fall off "
+            f"when {size(facts.predicted_written_bytes)} are written"
         )
     if rounds[-1].late_missed_bytes:
         raise LabError(f"{LATE} already reads from disk: this machine keeps less in memory than the broker asks for.")
@@ -86,19 +86,19 @@ def _with_readers(stage: Stage, readers: Readers, fault_id: str) -> Outcome:
             rounds.append(_round(stage, readers))
         stage.mark(BROKER, f"{LATE} falls off")
         step.notes.append(
-            f"{size(facts.measured_written_bytes)} are written, it is {size(rounds[-1].distance_bytes)} behind; before,"
-            f" {hits_before} reads waited for the disk"
+            f"{size(facts.measured_written_bytes)} were written; it is {size(rounds[-1].distance_bytes)} behind; "
+            f"before that, {hits_before} reads waited for the disk"
         )
     with stage.step("All continue. Large fetches from memory wait for the threads that wait for the disk.") as step:
         while len(facts.after) < AFTER_ROUNDS:
             rounds.append(_round(stage, readers))
         for name, before, after in zip(
-            ("of it", "of 4 MB at the tail", "of 1 MB at the tail"),
+            ("its own fetches", "fetches of 4 MB at the tail", "fetches of 1 MB at the tail"),
             waits(facts.before),
             waits(facts.after),
             strict=True,
         ):
-            step.notes.append(f"fetches {name}: {after:.1f} ms, before {before:.1f} ms")
+            step.notes.append(f"{name}: {after:.1f} ms, before {before:.1f} ms")
     stage.story.cliff = facts
     return _outcome(facts, hits_before)
 
@@ -109,13 +109,13 @@ def _round(stage: Stage, readers: Readers) -> Round:
     if gone_bytes > 0 and not readers.written_bytes % STEP_BYTES:
         stage.until(
             lambda: _is_gone(stage, gone_bytes),
-            "the system drops what the broker gives back, which file systems in memory do not: TMPDIR names another",
+            "the system drops the pages that the broker releases; file systems in memory do not: set TMPDIR to another",
         )
     return readers.read()
 
 
 def _is_gone(stage: Stage, size_bytes: int) -> bool:
-    """Return whether so much of each log is no longer in memory, as far as this system tells."""
+    """Return whether this much of each log is no longer in memory, as the system reports it."""
     pages = ResidentPages()
     for index in range(LOGS):
         for path in stage.cluster.partition_directory(BROKER, TOPIC, index).glob("*.log"):
@@ -135,7 +135,7 @@ def _kept(measures: Measures, round_count: int) -> Kept:
 
 
 def _hits(stage: Stage, fault_id: str) -> int:
-    """Return how many reads the disk's fault has made late."""
+    """Return how many reads the disk fault has delayed."""
     rows = stage.cluster.control(BROKER).call("faults.list")["faults"]
     return sum(int(row["hits"]) for row in rows if row["id"] == fault_id)
 
@@ -144,7 +144,7 @@ def _outcome(facts: CliffFacts, hits_before: int) -> Outcome:
     before, after = waits(facts.before), waits(facts.after)
     was, now = hit_ratio(facts.before), hit_ratio(facts.after)
     text = (
-        f"{LATE} fell from {percent(was)} to {percent(now)} from memory when "
+        f"the share that {LATE} read from memory fell from {percent(was)} to {percent(now)} when "
         f"{size(facts.measured_written_bytes)} were written; its curve had said "
         f"{size(facts.predicted_written_bytes)}; fetches of 4 MB at the tail took {after.large_ms:.0f} ms "
         f"instead of {before.large_ms:.0f} ms, of 1 MB {after.small_ms:.0f} ms instead of "
@@ -174,7 +174,7 @@ SCENARIO = Scenario(
     name="cache-cliff",
     title=TITLE,
     about=ABOUT,
-    modes={"budget": "the broker itself gives back all but the newest part of each log"},
+    modes={"budget": "the broker itself releases all but the newest part of each log"},
     controller=BROKER,
     lanes={BROKER: "broker"},
     config=CONFIG,

@@ -164,7 +164,7 @@ class Client:
         return self._send(ApiKey.FETCH, FETCH_VERSION, [encode_fetch_request(request, FETCH_VERSION)])
 
     def fetched(self, correlation_id: int) -> list[int]:
-        """Return how many bytes a fetch that was sent has got of each partition."""
+        """Return how many bytes of each partition a sent fetch received."""
         frame = self._answer(correlation_id)
         position = response_body_position(frame, response_header_version(ApiKey.FETCH, FETCH_VERSION))
         found: dict[int, int] = {}

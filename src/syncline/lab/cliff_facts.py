@@ -1,7 +1,7 @@
 """What a run of `cache-cliff` measured, round by round, and what follows from it.
 
-One hard idea: a reader that falls back steadily was at every distance up to its present one for equally long. So the
-share of its reads that a memory would have served says how far it is behind now: if half of the memory would have
+One hard idea: a reader that falls behind steadily was at every distance up to its present one for the same time. So the
+share of its reads that some memory would have served says how far behind it is now: if half of the memory would have
 served 60 % of them, it passed that distance after 60 % of the time, and passes the whole memory after 120 %.
 
 Units: bytes of one log, unless a name says otherwise; milliseconds.
@@ -29,7 +29,7 @@ class Round(NamedTuple):
 
     @property
     def missed_share(self) -> float:
-        """Which part of the late reader's bytes came from the disk."""
+        """The share of the late reader's bytes that came from disk."""
         return self.late_missed_bytes / max(1, self.late_hit_bytes + self.late_missed_bytes)
 
 
@@ -55,7 +55,7 @@ class CliffFacts(NamedTuple):
     memory_bytes: int
     """How much of each log the broker keeps in memory."""
     delay_ms: int
-    """By how much a read is late that is not served from memory."""
+    """The delay of a read that memory cannot serve."""
     kept: Kept
     rounds: Sequence[Round]
 
@@ -66,28 +66,28 @@ class CliffFacts(NamedTuple):
 
     @property
     def fell_at(self) -> int:
-        """The index of the first round in which something came from the disk; without one, there is no story."""
+        """The index of the first round in which something came from disk; without one, there is no story."""
         return next(index for index, each in enumerate(self.rounds) if each.late_missed_bytes)
 
     @property
     def predicted_written_bytes(self) -> float:
-        """How much all logs together have got when the late reader falls off, by the curve."""
+        """How much is written to all logs together when the late reader falls off, by the curve."""
         half_share = self.kept.distances.share_within(self.memory_bytes / 2, by_bytes=True)
         return self.kept_round.written_bytes * 2 * half_share
 
     @property
     def measured_written_bytes(self) -> int:
-        """How much all logs together had got when it fell off."""
+        """How much was written to all logs together when it fell off."""
         return self.rounds[self.fell_at].written_bytes
 
     @property
     def error(self) -> float:
-        """By which part of the measured one the predicted amount is too small, negative if it is too large."""
+        """How far the predicted amount is below the measured one, as a share; negative if it is above."""
         return 1 - self.predicted_written_bytes / self.measured_written_bytes
 
     @property
     def before(self) -> Sequence[Round]:
-        """The rounds in which all came from memory."""
+        """The rounds in which everything came from memory."""
         return self.rounds[: self.fell_at]
 
     @property
@@ -97,7 +97,7 @@ class CliffFacts(NamedTuple):
 
 
 def hit_ratio(rounds: Sequence[Round]) -> float:
-    """Return which share of the late reader's bytes was in memory."""
+    """Return the share of the late reader's bytes that was in memory."""
     hit_bytes = sum(each.late_hit_bytes for each in rounds)
     return hit_bytes / max(1, hit_bytes + sum(each.late_missed_bytes for each in rounds))
 

@@ -1,4 +1,4 @@
-"""The page of `cache-cliff`: the curve that was kept with the cliff itself, and the waits of three readers."""
+"""The page of `cache-cliff`: the recorded curve with the cliff itself, and the waits of three readers."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -101,11 +101,11 @@ def page(title: str, about: str, facts: CliffFacts) -> str:
         "</header>",
         cards(
             [
-                (said, "written when the reader would fall off, by the curve"),
+                (said, "written when the reader falls off, by the curve"),
                 (fell, "written when it fell off"),
                 (
                     f"{percent(hit_ratio(facts.before))} → {percent(hit_ratio(facts.after))}",
-                    "of what it reads comes from memory, before and after",
+                    "of its reads come from memory, before and after",
                 ),
                 (_change(before.large_ms, after.large_ms), "for 4 MB at the tail, before and after"),
                 (_change(before.small_ms, after.small_ms), "for 1 MB at the tail, before and after"),
@@ -118,7 +118,7 @@ def page(title: str, about: str, facts: CliffFacts) -> str:
             "from memory. Its curve said that this would not last: half of the memory would have served "
             f"{percent(_within_half(facts))} of its reads.",
             draw_curve(facts, WIDE),
-            "The area is the curve that was kept then: the share of all its reads that would have come from "
+            "The area is the curve recorded then: the share of all its reads that would have come from "
             "disk if this much of each log stayed in memory. Each dot is a round: how far the reader was "
             "behind, and the share of that round that came from disk, as the broker measured it. Pages leave "
             "memory in steps of 8.4 MB of a log, so the reader got a little further than its share.",
@@ -151,11 +151,11 @@ def _within_half(facts: CliffFacts) -> float:
 def draw_curve(facts: CliffFacts, width: float) -> str:
     """Return the curve with the late reader's rounds."""
     dots = [
-        legend.stroke("from disk, by the curve that was kept", "curve-line", width=26),
+        legend.stroke("from disk, by the recorded curve", "curve-line", width=26),
         legend.Entry("as measured, by round", 2 * _DOT, lambda x, y: _dot(x + _DOT, y - 4)),
     ]
     marks = [
-        _Mark(facts.kept_round.distance_bytes, f"kept at {size(facts.kept_round.distance_bytes)} behind", "said"),
+        _Mark(facts.kept_round.distance_bytes, f"recorded at {size(facts.kept_round.distance_bytes)} behind", "said"),
         _Mark(facts.memory_bytes, f"in memory {size(facts.memory_bytes)}", "memory"),
         _Mark(facts.after[0].distance_bytes, f"fell off at {size(facts.after[0].distance_bytes)}", "fell"),
     ]
@@ -164,7 +164,7 @@ def draw_curve(facts: CliffFacts, width: float) -> str:
     top, drawn = _legend(dots, width, len(marks))
     bottom = top + _PANEL
     frame = _Frame(Linear(0, _MB * ticks[-1], _LEFT, width - _RIGHT), Linear(0, 100, bottom, top), top, bottom, width)
-    drawn += _grid(frame, ticks, [(each, f"{each} %") for each in range(0, 101, 25)], "of each log, behind its end")
+    drawn += _grid(frame, ticks, [(each, f"{each} %") for each in range(0, 101, 25)], "distance to the end of each log")
     line = [_curve_point(facts, frame, ticks[-1] * _MB * step / _STEPS) for step in range(_STEPS + 1)]
     outline = [(line[0][0], bottom), *line, (line[-1][0], bottom)]
     area = "M" + "L".join(f"{x:.2f},{y:.2f}" for x, y in outline) + "Z"
@@ -190,7 +190,7 @@ def draw_waits(facts: CliffFacts, width: float) -> str:
     """Return how long fetches took while the log grew."""
     entries = [legend.stroke(each.name, each.style, width=26) for each in _SERIES]
     marks = [
-        _Mark(facts.predicted_written_bytes, f"said: {size(facts.predicted_written_bytes)}", "said"),
+        _Mark(facts.predicted_written_bytes, f"predicted: {size(facts.predicted_written_bytes)}", "said"),
         _Mark(facts.measured_written_bytes, f"fell off: {size(facts.measured_written_bytes)}", "fell"),
     ]
     ticks = nice_ticks(facts.rounds[-1].written_bytes / _MB, _tick_count(width))

@@ -1,8 +1,8 @@
 """Who writes and reads in `cache-cliff`: one writer, two readers at the tail, and one that reads a quarter as fast.
 
 A round writes the same to each log, and each reader at the tail reads it at once. Their fetches are sent while the
-late reader waits for its own, so that what one reader takes the others lack. Rounds follow each other without a pause:
-every run reads the same at the same distance.
+late reader waits for its own, so that one reader gets what the others go without. Rounds follow each other without a
+pause: every run reads the same at the same distance.
 
 Units: bytes, milliseconds; an offset counts batches of one record.
 """
@@ -35,7 +35,7 @@ LEAD_S: Final = 0.005
 
 
 class Measures(NamedTuple):
-    """What a broker has counted of the late reader since the beginning."""
+    """What a broker has counted for the late reader since the beginning."""
 
     hit_bytes: int
     missed_bytes: int
@@ -43,7 +43,7 @@ class Measures(NamedTuple):
 
 
 class Reader:
-    """A client that reads all logs, each fetch so many batches of each."""
+    """A client that reads all logs, a fixed number of batches of each per fetch."""
 
     def __init__(self, client: Client, batches: int) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class Reader:
         got = self._client.fetched(correlation_id)
         took_ms = (time.monotonic() - self._sent_s) * 1_000
         if got != [self._batches * BATCH_BYTES] * LOGS:
-            raise LabError(f"a fetch got {got} bytes of the logs instead of {self._batches * BATCH_BYTES} of each")
+            raise LabError(f"a fetch returned {got} bytes of the logs instead of {self._batches * BATCH_BYTES} of each")
         self.offset += self._batches
         return took_ms
 
@@ -125,11 +125,11 @@ class Readers:
         )
 
     def measures(self) -> Measures:
-        """Ask the broker what it has counted of the late reader."""
+        """Return what the broker has counted for the late reader."""
         answer: Mapping[str, Any] = self._control.call("cache.show")
         row = next((each for each in answer["readers"] if each["client_id"] == LATE), None)
         if row is None or answer["unmeasured_bytes"]:
-            raise LabError("this system does not tell which bytes of a file are in memory.")
+            raise LabError("this system cannot tell which bytes of a file are in memory.")
         return Measures(row["hit_bytes"], row["miss_bytes"], row["buckets"])
 
 

@@ -93,7 +93,7 @@ class LabCluster:
 
     def start(self, broker_id: int, config: Mapping[str, str] | None = None) -> None:
         """Start a broker; `is_serving` turns true when it serves."""
-        assert self.processes[broker_id].is_gone, f"broker {broker_id} runs already"
+        assert self.processes[broker_id].is_gone, f"broker {broker_id} is already running"
         assert self._keeper.stdin is not None
         self.processes[broker_id].is_serving = False
         self.processes[broker_id].state = "running"
@@ -207,5 +207,5 @@ class LabCluster:
 
 
 def pause_between_looks() -> None:
-    """Leave the processor to the brokers for a moment."""
+    """Leave the CPU to the brokers for a moment."""
     time.sleep(0.004)

@@ -84,7 +84,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
         text = "m0 is lost on both replicas, although it was acknowledged to acks=all"
         return Outcome(text if is_lost else f"m0 was not lost: {contents}", is_lost)
     is_kept = contents[L] == ["m0"] and contents[F] == ["m0"] and epochs == ((0, 0), (1, 1))
-    text = "m0 is on both replicas; epoch 1 starts behind it"
+    text = "m0 is on both replicas; epoch 1 starts after it"
     return Outcome(text if is_kept else f"unexpected logs {contents}, epochs {epochs}", is_kept)
 
 

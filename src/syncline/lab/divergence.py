@@ -37,14 +37,14 @@ def _play(stage: Stage, mode: str) -> Outcome:
     come_back(
         stage,
         "L returns as follower. "
-        + ("It cuts at its own high watermark, 2: nothing. Both end at 2: nothing to fetch."
-           if is_blind else "The histories agree up to 2: L takes m3."),
+        + ("Its own high watermark is 2, so it cuts nothing. Both end at 2, so it fetches nothing."
+           if is_blind else "The histories agree up to 2: L copies m3."),
     )  # fmt: skip
     contents = stage.read_contents()
     if is_blind:
         differs = (contents[L], contents[F]) == (["m1", "m2"], ["m1", "m3"])
         marks = (stage.replicas[L].high_watermark, stage.replicas[F].high_watermark)
-        text = "at offset 1 L holds m2 and F holds m3, for ever, and both believe it committed"
+        text = "at offset 1, L holds m2 and F holds m3, forever, and both believe it committed"
         return Outcome(text if differs else f"unexpected logs {contents}, HW {marks}", differs and marks == (2, 2))
     is_same = contents[L] == contents[F] == ["m1", "m2", "m3"]
     text = "m1, m2 and m3 are on both replicas, in this order"

@@ -1,4 +1,4 @@
-"""KIP-279: after several quick elections two logs share no record at all, and only whole histories show it.
+"""KIP-279: after several quick elections two logs share no record, and only comparing whole histories shows it.
 
 Two replicas lead in turns, each while the other is down, and each turn writes
 one record: at every offset the two logs have different epochs, and both logs have
@@ -55,10 +55,10 @@ def _play(stage: Stage, mode: str) -> Outcome:
         )
     ) as step:
         # Slow enough to see each round.
-        stage.begin_fault("link-delay", (B,), B, f"receives from A {LINK_MS} ms late", links=[[A, B]], delay_ms=LINK_MS)
+        stage.begin_fault("link-delay", (B,), B, f"data from A takes {LINK_MS} ms", links=[[A, B]], delay_ms=LINK_MS)
         stage.start(A)
         stage.until(lambda: set(stage.replicas[B].isr) == {A, B}, "A is in sync with B")
-        stage.until(lambda: stage.replicas[A].log_end == stage.replicas[B].log_end, "both end alike")
+        stage.until(lambda: stage.replicas[A].log_end == stage.replicas[B].log_end, "both logs have the same end")
         step.notes += cuts_of(stage, A)[before:]
     cuts = len(cuts_of(stage, A)) - before
     contents = stage.read_contents()
@@ -67,7 +67,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
         text = "A and B differ at every offset, both are in sync, and no broker ever detects it"
         return Outcome(text if differs else f"unexpected logs {contents} after {cuts} cuts", differs)
     is_same = contents[A] == contents[B] == written[B] and cuts == len(written[A])
-    text = f"after {cuts} rounds A's log is B's"
+    text = f"after {cuts} rounds, A's log equals B's"
     return Outcome(text if is_same else f"unexpected logs {contents} after {cuts} cuts", is_same)
 
 

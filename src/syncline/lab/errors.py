@@ -4,4 +4,4 @@ from syncline.local.layout import LocalClusterError
 
 
 class LabError(LocalClusterError):
-    """A scenario cannot go on; the message says what it waited for and what it saw."""
+    """A scenario cannot continue; the message says what it waited for and what it saw."""

@@ -1,4 +1,4 @@
-"""Shared parts of the scenarios about truncation: their modes, and configurations that exclude chance."""
+"""Shared parts of the scenarios about truncation: their modes, and configurations that leave nothing to chance."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,8 +1,8 @@
-"""Two groups lack a hundred records each: the next one is two seconds old for one of them, and two hours for the other.
+"""Two groups are a hundred records behind: the next one is two seconds old for one group, two hours for the other.
 
-A lag in records says nothing of time: a hundred records are a moment of a busy topic and hours of a quiet one. The
-brokers know when each record was appended, so they tell both groups apart, also after a restart. The
-history takes no two hours: the broker runs twice, and during its first run its clock is two hours slow.
+A lag in records says nothing about time: a hundred records are a moment of a busy topic and hours of a quiet one. The
+brokers know when each record was appended, so they can tell the two groups apart, even after a restart. The
+scenario does not take two hours: the broker runs twice, and its clock is two hours slow during the first run.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ LAG: Final = RECORDS - READ
 VALUE_BYTES: Final = 40
 EARLIER_MS: Final = 7_200_000
 WAITED_MS: Final = 2_000
-# So much longer the records may have waited when somebody looks, on a busy machine.
+# How much longer the records may have waited before the lab looks, on a busy machine.
 SLACK_MS: Final = 60_000
 FIND_COORDINATOR_VERSION: Final = 4
 OFFSET_COMMIT_VERSION: Final = 8
@@ -45,7 +45,7 @@ CONFIG: Final = {
 
 
 class Lag(NamedTuple):
-    """How far a group is behind, as the broker says."""
+    """How far a group is behind, as the broker reports it."""
 
     group: str
     records: int
@@ -55,7 +55,7 @@ class Lag(NamedTuple):
 
     def __str__(self) -> str:
         amounts = f"{self.records:,} records, {size(self.size_bytes)}"
-        return f"{self.group}: {amounts}, the next of which has waited {waited(self.waited_ms)}"
+        return f"{self.group}: {amounts}; the next one has waited {waited(self.waited_ms)}"
 
     @property
     def measured(self) -> Measured:
@@ -146,7 +146,7 @@ def _committed(ask: Any, group: str, topic: str) -> ErrorCode:
 
 
 def _lag(stage: Stage, group: str) -> Lag | None:
-    """Return what the broker says of a group; None as long as it cannot tell."""
+    """Return what the broker reports about a group; None while it does not know."""
     try:
         answer: Mapping[str, Any] = stage.cluster.control(BROKER).call("lag.group", group=group)
     except ControlError:
@@ -158,7 +158,7 @@ def _lag(stage: Stage, group: str) -> Lag | None:
 
 
 def _waited_ms(stage: Stage, group: str) -> int:
-    """Return for how long the next record has waited; -1 as long as that cannot be told of both groups."""
+    """Return how long the next record has waited; -1 while the broker does not know this for both groups."""
     lag = _lag(stage, group)
     return -1 if lag is None or _lag(stage, HOURS) is None else lag.waited_ms
 
@@ -172,7 +172,7 @@ SCENARIO = Scenario(
     name="lag-by-records-lies",
     title=TITLE,
     about=ABOUT,
-    modes={"measured": "by the append times that the broker keeps, across a restart"},
+    modes={"measured": "by append times, which the broker keeps across a restart"},
     controller=BROKER,
     lanes={BROKER: "broker"},
     config=CONFIG,

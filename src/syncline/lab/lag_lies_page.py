@@ -1,4 +1,4 @@
-"""The page of `lag-by-records-lies`: two groups measured three ways, each with bars on one even scale."""
+"""The page of `lag-by-records-lies`: two groups measured three ways, each with bars on a linear scale."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -40,14 +40,14 @@ class _Measure(NamedTuple):
 
 
 _MEASURES: Final = (
-    _Measure("Records not read", lambda each: each.records, lambda each: f"{each.records:,}"),
-    _Measure("Bytes not read", lambda each: each.size_bytes, lambda each: size(each.size_bytes)),
+    _Measure("Unread records", lambda each: each.records, lambda each: f"{each.records:,}"),
+    _Measure("Unread bytes", lambda each: each.size_bytes, lambda each: size(each.size_bytes)),
     _Measure("How long the next record has waited", lambda each: each.waited_ms, lambda each: waited(each.waited_ms)),
 )
 
 
 def waited(ms: int) -> str:
-    """Return a time of hours as hours and minutes."""
+    """Return a time, from an hour on as hours and minutes."""
     hours, minutes = ms // 3_600_000, ms // 60_000 % 60
     return f"{hours} h {minutes} min" if hours else seconds(ms)
 
@@ -66,8 +66,8 @@ def page(title: str, about: str, groups: Sequence[Measured]) -> str:
         "</header>",
         cards(
             [
-                (" and ".join(f"{each:,}" for each in records), "records that each group has not read"),
-                *((waited(each.waited_ms), f"has waited what {each.group} is to read next") for each in groups),
+                (" and ".join(f"{each:,}" for each in records), "records that each group has yet to read"),
+                *((waited(each.waited_ms), f"waiting time of the next record for {each.group}") for each in groups),
             ]
         ),
         figure(
@@ -100,6 +100,6 @@ def _bar(each: Measured, measure: _Measure, across: Linear, baseline: float, sty
     return [
         svg.text(_LEFT, baseline, label, class_="number"),
         svg.text(_LEFT + _LABEL_PX, baseline, each.group, class_="muted"),
-        # What is nothing on this scale is still there.
+        # A value too small for this scale still gets a visible bar.
         svg.rect(_LEFT, baseline + 6, max(1.0, across(measure.value(each)) - _LEFT), _BAR_PX, class_=style, rx=2),
     ]

@@ -243,10 +243,10 @@ _SITUATIONS: Final[tuple[tuple[str, Callable[[], Iterator[tuple[int, _Event]]], 
     ("one burst of 10,000 records, a tick within the 300 ms that the follower needs", lambda: _burst(14_900), 0),
     ("the same burst between two ticks", lambda: _burst(12_000), 0),
     ("a record every 10 ms, fetches every 100 ms that never reach the end", _steady, 0),
-    ("an idle partition, the follower dead", _idle_and_dead, 0),
+    ("an idle partition with a dead follower", _idle_and_dead, 0),
     ("a record a second, the follower 3,000 behind but fetching", _far_behind, 3_000),
-    ("2,000 records a second, of which the follower takes 1,000", _too_slow, 0),
-    ("the leader needs 25 s to read for the follower", _slow_leader, 0),
+    ("2,000 records a second; the follower copies 1,000 of them", _too_slow, 0),
+    ("the leader takes 25 s to read for the follower", _slow_leader, 0),
 )
 
 

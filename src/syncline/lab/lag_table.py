@@ -17,7 +17,7 @@ ABOUT: Final = (
     f"Window {LAG_MS // 1_000} s, a tick every {TICK_MS // 1_000} s, at most {MESSAGES_MAX:,} records behind."
 )
 MODES: Final = {
-    "messages": "a member that lacks too many messages is out of sync (Kafka 0.8.2)",
+    "messages": "a member too many messages behind is out of sync (Kafka 0.8.2)",
     "lag-begin": "a member whose lag began too long ago is out of sync (KIP-16 as written)",
     "time": "a member that was not caught up for too long is out of sync (Kafka since 0.10.2)",
 }

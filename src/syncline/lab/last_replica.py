@@ -60,7 +60,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
         stage.stop(FIRST)
         stage.until(lambda: set(stage.replicas[LAST].isr) == {LAST, SECOND}, "3 is out of the ISR")
     with stage.step(
-        "2 stops, too: the ISR is 1 alone, below the minimum." + (" 2 stays eligible to lead (ELR)." if has_elr else "")
+        "2 stops, too: the ISR is only 1, below the minimum." + (" 2 stays eligible to lead (ELR)." if has_elr else "")
     ):
         stage.stop(SECOND)
         stage.until(lambda: stage.replicas[LAST].isr == (LAST,), "2 is out of the ISR")
@@ -83,7 +83,7 @@ def _play(stage: Stage, mode: str) -> Outcome:
             stage.until(lambda: SECOND in stage.unfenced, "2 is back")
             stage.until(lambda: stage.replicas[SECOND].role == "follower", "2 has no leader")
             is_offline = stage.replicas[SECOND].leader == -1
-            step.notes.append("the partition is offline" if is_offline else "the partition has a leader?")
+            step.notes.append("the partition is offline" if is_offline else "the partition has a leader")
     with stage.step(
         "1 returns without m1. "
         + (
@@ -97,7 +97,9 @@ def _play(stage: Stage, mode: str) -> Outcome:
         leader = SECOND if has_elr else LAST
         stage.until(lambda: stage.replicas[leader].leads, f"{leader} leads")
         stage.until(lambda: set(stage.replicas[leader].isr) == {LAST, SECOND}, "1 and 2 are in sync")
-        stage.until(lambda: all(stage.replicas[each].log_end == end for each in (LAST, SECOND)), "1 and 2 end alike")
+        stage.until(
+            lambda: all(stage.replicas[each].log_end == end for each in (LAST, SECOND)), "1 and 2 have equal log ends"
+        )
     with stage.step(f"3 returns and follows {leader}."):
         stage.start(FIRST)
         stage.until(lambda: len(stage.replicas[leader].isr) == 3, "all are in sync")
@@ -106,9 +108,9 @@ def _play(stage: Stage, mode: str) -> Outcome:
     expected = ["m0", "m1"] if has_elr else ["m0"]
     is_so = all(values == expected for values in contents.values()) and refused is ErrorCode.NOT_ENOUGH_REPLICAS
     text = (
-        "m1 is on all replicas: only a replica that has everything committed may lead"
+        "m1 is on all replicas: only a replica that has every committed record may lead"
         if has_elr
-        else "m1 is lost on all replicas, although all three had it: the last one in the ISR leads in any case"
+        else "m1 is lost on all replicas, although all three had it: the last member of the ISR leads in any case"
     )
     return Outcome(text if is_so else f"unexpected logs {contents}; m2 was answered with {refused.name}", is_so)
 

@@ -81,7 +81,7 @@ def _legend() -> list[str]:
         legend.box("out of the ISR", "out", height=8),
         legend.box("no process", "dead", height=16),
         legend.box("paused, or silent", "paused", height=16),
-        legend.Entry("what was done", 4, fault, "fault-label"),
+        legend.Entry("action", 4, fault, "fault-label"),
     )
     return legend.row(contents, 24, 86, right=WIDTH) + legend.row(standings, 24, 110, right=WIDTH)
 

@@ -53,7 +53,7 @@ def modes_of(name: str, known: Mapping[str, str], requested: Sequence[str] | Non
     """Return the modes to play: the requested ones, or all."""
     for mode in requested or ():
         if mode not in known:
-            raise LabError(f"{name} has no mode {mode!r}.{_meant(mode, known)} It has: {', '.join(known)}.")
+            raise LabError(f"{name} has no mode {mode!r}.{_meant(mode, known)} Its modes: {', '.join(known)}.")
     # A mode that was named twice is played once: the picture has one panel for each.
     return list(dict.fromkeys(requested or known))
 

@@ -71,8 +71,8 @@ def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callab
     slow_s = client.now_s
     text = {
         OFF: "F and G wait for it, count as lagging, and leave the ISR.",
-        PROTECT: "F and G wait for it, longer than they may lag, and stay in the ISR: they did fetch.",
-        RELINQUISH: "F and G wait for it, and L hands the partition over. If L hangs itself, it leaves the ISR.",
+        PROTECT: "F and G wait for it, longer than they may lag, but stay in the ISR, because they fetched in time.",
+        RELINQUISH: "F and G wait for it, and L hands the partition over. If L itself hangs, it leaves the ISR.",
     }[mode]
     with stage.step(f"L's disk takes {READ_MS / 1_000:.0f} s for a read. {text}") as step:
         stage.begin_fault(
@@ -92,7 +92,7 @@ def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callab
         step.notes.append(f"longest time without an acknowledgement: {silent_s:.1f} s")
     dead_s, count = client.now_s, len(client.acknowledged)
     text = {
-        OFF: "It was alone in the ISR: the partition is offline.",
+        OFF: "It was the only member of the ISR: the partition is offline.",
         PROTECT: "F or G leads at once: both are in the ISR.",
         RELINQUISH: "It no longer leads: clients notice nothing.",
     }[mode]
@@ -125,7 +125,8 @@ def _with_client(stage: Stage, mode: str, client: SteadyProducer, leader: Callab
         client.stop()
         ends = {replica.log_end for replica in stage.replicas.values()}
         stage.until(
-            lambda: len({replica.ends for replica in stage.replicas.values()}) == 1, f"all end alike, not {ends}"
+            lambda: len({replica.ends for replica in stage.replicas.values()}) == 1,
+            f"all logs end at one offset, not {ends}",
         )
     contents = stage.read_contents()
     stored = list(contents.values())

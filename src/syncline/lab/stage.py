@@ -105,11 +105,11 @@ class Story:
     samples: list[Sample] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     contents: dict[int, list[str]] = field(default_factory=dict)
-    # The cluster's journal, where the story is told from it.
+    # The cluster's journal, for stories that are told from it.
     journal: list[Event] = field(default_factory=list)
-    # Groups of consumers as the brokers measured them, where the story is about these.
+    # Consumer groups as the brokers measured them, for stories about these.
     measured: list[Measured] = field(default_factory=list)
-    # What readers of old records found in memory, and how long fetches took, where the story is about these.
+    # What readers of old records found in memory, and how long fetches took, for stories about these.
     cliff: CliffFacts | None = None
     outcome: Outcome = Outcome("the run did not finish", is_expected=False)
     lasted_s: float = 0.0
@@ -127,7 +127,7 @@ class Stage:
         self.cluster = cluster
         self.story = story
         self.replicas: dict[int, Replica] = {broker_id: Replica() for broker_id in story.lanes}
-        # What the brokers last reported of the cluster: the controller, and which brokers are not fenced.
+        # What the brokers last reported about the cluster: the controller, and which brokers are not fenced.
         self.controller = -1
         self.unfenced: list[int] = []
         self._version = -1
@@ -206,7 +206,7 @@ class Stage:
                 seen = "; ".join(
                     f"{named(each, self.story.lanes)}: {described(replica)}" for each, replica in self.replicas.items()
                 )
-                raise LabError(f"after {PATIENCE_S:.0f} s this did not happen: {what}. Last seen: {seen}.")
+                raise LabError(f"this did not happen within {PATIENCE_S:.0f} s: {what}. Last seen: {seen}.")
             pause_between_looks()
 
     def until_ends(self, ends: Mapping[int, tuple[int, int]]) -> None:
@@ -239,7 +239,7 @@ class Stage:
 
     def stop(self, broker_id: int) -> None:
         """Stop a broker cleanly: it hands over its leaderships and syncs its logs."""
-        self.mark(broker_id, "stopped in good order")
+        self.mark(broker_id, "stopped cleanly")
         self._disconnect(broker_id)
         self.cluster.send_signal(broker_id, signal.SIGTERM)
         self.until(lambda: self.cluster.processes[broker_id].is_gone, f"broker {broker_id} has stopped")
@@ -335,7 +335,7 @@ def lines_of(step: Step, lanes: Mapping[int, str], *, first_s: float) -> Iterato
 
 
 def described(replica: Replica, digits: int = 0) -> str:
-    """Return a replica in one line; offsets take the room of at least `digits`."""
+    """Return a replica in one line; offsets are padded to at least `digits`."""
     room = max(3, digits)
     where = f"LEO {replica.log_end:<{room},} HW {replica.high_watermark:<{room},} epochs {replica.history}"
     if replica.state != "running":

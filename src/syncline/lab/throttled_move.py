@@ -1,9 +1,9 @@
 """A replica moves under a throttle that is too low: the move cannot end until the throttle is raised.
 
-Clients write 600 kB/s to the partition. What is written while a replica is copied has to be copied, too, so a throttle
-of 300 kB/s is below what only keeping up takes, and the new replica falls behind for as long as it lasts. The doctor of
-`syncline reassign status` says so. With 2.5 MB/s the move ends within seconds. Clients feel nothing: members of the
-in-sync set, for which they wait, are not held back. The page is that of `syncline reassign report`, from the journal.
+Clients write 600 kB/s to the partition. What they write during the copy has to be copied, too, so a throttle of 300
+kB/s is less than keeping up takes, and the new replica falls behind until the throttle is raised. The doctor of
+`syncline reassign status` says so. With 2.5 MB/s the move ends within seconds. Clients notice nothing: members of the
+in-sync set, for which they wait, are not throttled. The page is that of `syncline reassign report`, from the journal.
 """
 
 import time
@@ -38,10 +38,10 @@ TOO_LOW: Final = 300_000
 ENOUGH: Final = 2_500_000
 BEFORE_WRITES: Final = 30
 AFTER_WRITES: Final = 20
-# No acknowledgement may take longer. At rest the slowest takes some ten milliseconds; a busy machine alone has made one
-# take two seconds.
+# No acknowledgement may take longer. At rest, the slowest takes some ten milliseconds; a busy machine has made one take
+# two seconds.
 FELT_MS: Final = 4_000.0
-# So long the doctor has to say that the throttle is too low: it is no chance.
+# The doctor must say for this long that the throttle is too low, so that chance is excluded.
 STUCK_MS: Final = 4_000
 BOTH_SIDES: Final = 2
 # The journal is read again after this time.
@@ -56,7 +56,7 @@ CONFIG: Final = {
 
 
 class _Journal:
-    """The journal as the brokers' files have it, and what it tells of the move."""
+    """The journal as the brokers' files have it, and what it says about the move."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -74,7 +74,7 @@ class _Journal:
         return found
 
     def look(self) -> Facts | None:
-        """Return what the journal tells of the move, None if nothing yet; reads it now and then."""
+        """Return what the journal says about the move, None if nothing yet; reads it now and then."""
         if time.monotonic() - self._read_s > LOOK_S:
             self._read_s = time.monotonic()
             events = self.events()
@@ -127,14 +127,14 @@ def _with_writer(stage: Stage, writer: PacedWriter) -> Outcome:
     with stage.step("The client continues, then stops. The new replica has every record.") as step:
         stage.until(lambda: writer.failures or writer.acknowledged >= count + AFTER_WRITES, "batches are acknowledged")
         writer.stop()
-        stage.until(lambda: stage.replicas[NEW].ends == stage.replicas[SOURCE].ends, "both end alike")
-        stage.until(lambda: _is_over(journal.look()), "the journal tells of the end")
+        stage.until(lambda: stage.replicas[NEW].ends == stage.replicas[SOURCE].ends, "both logs have the same end")
+        stage.until(lambda: _is_over(journal.look()), "the journal has the end of the move")
         step.notes.append(f"the slowest acknowledgement took {writer.slowest_ms:.0f} ms")
     return _outcome(stage, writer, journal)
 
 
 def _move(stage: Stage, throttle: int) -> None:
-    """Request the move, or another throttle of it."""
+    """Request the move, or another throttle for it."""
     answer = stage.client(OLD).ask(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         MOVE_VERSION,
@@ -152,7 +152,7 @@ def _move(stage: Stage, throttle: int) -> None:
 
 
 def _told(facts: Facts | None) -> list[str]:
-    """Return what the doctor says of the throttle on both sides, [] until it has said so of both for a while."""
+    """Return what the doctor says about the throttle; [] until it has said so for a while about both sides."""
     stretches = () if facts is None else facts.held_back
     told = [
         each.sentence
@@ -171,7 +171,7 @@ def _outcome(stage: Stage, writer: PacedWriter, journal: _Journal) -> Outcome:
     assert facts is not None, "the last step waited for it"
     logs = {each: [value for *_, value in stage.cluster.contents(each, TOPIC)] for each in (SOURCE, NEW)}
     if writer.failures or logs[SOURCE] != logs[NEW] or len(logs[NEW]) != FILL_BATCHES + writer.acknowledged:
-        return Outcome(f"records are missing or doubled; {writer.failures[:1]}", is_expected=False)
+        return Outcome(f"records are missing or duplicated; {writer.failures[:1]}", is_expected=False)
     if writer.slowest_ms > FELT_MS:
         return Outcome(f"a client waited {writer.slowest_ms:,.0f} ms for an acknowledgement", is_expected=False)
     stage.story.journal = journal.events()

@@ -46,7 +46,7 @@ def _play(stage: Stage, _mode: str) -> Outcome:
             links=[[ZOMBIE, CONTROLLER], [CONTROLLER, ZOMBIE]],
         )
         stage.pause(ZOMBIE)
-    with stage.step("Z is silent for its session: the controller fences it, and N leads the next epoch."):
+    with stage.step("Z is silent until its session ends: the controller fences it, and N leads the next epoch."):
         stage.until(lambda: stage.replicas[NEXT].leads, "N leads")
         stage.until(lambda: ZOMBIE not in stage.replicas[NEXT].isr, "Z is out of the ISR")
     old, new = stage.replicas[ZOMBIE].leader_epoch, stage.replicas[NEXT].leader_epoch
@@ -54,12 +54,12 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         stage.write(NEXT, ["x"], acks=-1)
         stage.until(lambda: stage.replicas[NEXT].ends == (2, 2), "x is committed")
     with stage.step(
-        "Z wakes up and believes that it leads. It takes z, at x's offset, and cannot commit it: no replica follows."
+        "Z wakes up and believes that it leads. It accepts z at x's offset, but cannot commit it: no replica follows."
     ):
         stage.resume(ZOMBIE)
         zombie = stage.client(ZOMBIE)
         waiting = zombie.send_produce(TOPIC, ["z"], acks=-1, timeout_ms=60_000)
-        stage.until(lambda: stage.replicas[ZOMBIE].leads and stage.replicas[ZOMBIE].ends == (2, 1), "Z has taken z")
+        stage.until(lambda: stage.replicas[ZOMBIE].leads and stage.replicas[ZOMBIE].ends == (2, 1), "Z has accepted z")
     with stage.step("Z and N both believe that they lead, but each request names the epoch of only one.") as step:
         fenced = stage.client(NEXT).epoch_error(TOPIC, old)
         # On another connection: answers arrive in the order of the requests, and z has none yet.
@@ -79,7 +79,7 @@ def _play(stage: Stage, _mode: str) -> Outcome:
         and verdict.error in REFUSALS
         and (fenced, ahead) == (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
     )
-    text = f"z was refused ({verdict.error.name}) and is nowhere; a and x are on all three replicas"
+    text = f"z was refused ({verdict.error.name}) and is on no replica; a and x are on all three replicas"
     return Outcome(text if is_so else f"z was answered with {verdict.error.name}; logs {contents}", is_so)
 
 
