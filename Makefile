@@ -66,7 +66,7 @@ bench-floors: $(VENV)/.dev ## small requests and reads beside Apache Kafka and s
 	$(BIN)/python -m benchmarks.floors --write $(ARGS)
 	$(BIN)/python -m benchmarks.read_floor --write
 
-bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and processor time, into docs/performance.md (needs Java and Maven; 10 minutes)
+bench-crowds: $(VENV)/.dev ## 10,000 partitions, 5,000 connections, 1,000 consumers: holds of event loops, memory and CPU time, into docs/performance.md (needs Java and Maven; 10 minutes)
 	$(BIN)/python -m benchmarks.crowds --write $(ARGS)
 
 bench-spark: $(VENV)/.dev ## read topics into Spark beside Spark's own connector, into docs/performance.md (needs Java and Maven; about 5 minutes)
@@ -147,7 +147,7 @@ FORCE:
 test-compiled: .work/compiled/.built ## the tests of what is compiled, against the compiled build, and 50 seeds like the interpreted ones (needs a C compiler; 10 minutes)
 	PYTHONPATH=$(CURDIR)/.work/compiled $(BIN)/python -m tests.compiled $(ARGS)
 
-bench-compiled: .work/compiled/.built ## processor time per request of the compiled build, and the rest, beside the interpreted one and Apache Kafka, into docs/compiled-build.md (needs Java and Maven; 15 minutes)
+bench-compiled: .work/compiled/.built ## CPU time per request of the compiled build, and the rest, beside the interpreted one and Apache Kafka, into docs/compiled-build.md (needs Java and Maven; 15 minutes)
 	$(BIN)/python -m benchmarks.request_cpu HEAD --to .work/compiled
 	$(BIN)/python -m benchmarks.compare HEAD --to .work/compiled
 	$(BIN)/python -m benchmarks.compiled_build .work/compiled --write $(ARGS)

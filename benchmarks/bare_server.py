@@ -1,4 +1,4 @@
-"""A server that only answers: what an event loop of uvloop takes for connections that ask, wait and ask again.
+"""A server that only answers: what a uvloop event loop costs for connections that ask, wait and ask again.
 
     python -m benchmarks.bare_server
 
@@ -20,7 +20,7 @@ ANSWER: Final = struct.pack(">iiihii", 18, 1, 0, 0, 1, 0)
 
 
 class _Waiting:
-    """The connections that wait, by when they are answered."""
+    """The waiting connections, by the time of their response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

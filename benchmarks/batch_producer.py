@@ -1,7 +1,7 @@
-"""A client that costs next to nothing: it sends copies of one batch, acks=all, and takes the answers.
+"""A client that costs next to nothing: it sends copies of one batch, acks=all, and reads the responses.
 
-A real client takes some 3 µs of processor time per record, as much as our three brokers: on two cores, throughput
-would measure the client as well. To a cluster, this one is a producer without idempotence whose batches are alike.
+A real client takes some 3 µs of CPU time per record, as much as our three brokers: on two cores, throughput
+would measure the client as well. To a cluster, this one is a producer without idempotence that sends equal batches.
 """
 
 import selectors
@@ -18,7 +18,7 @@ from syncline.wire.frames import frame_request
 
 VERSION: Final = 7
 CLIENT: Final = "batches"
-# What is on its way to each partition, as with idempotent clients to each broker.
+# Requests in flight to each partition, as idempotent clients have to each broker.
 IN_FLIGHT: Final = 5
 PATIENCE_S: Final = 60.0
 TIMEOUT_MS: Final = 30_000
@@ -26,7 +26,7 @@ ANSWER_BYTES: Final = 1 << 16
 
 
 class _Line:
-    """The connection over which one partition gets its batches, and what is on its way."""
+    """The connection that carries one partition's batches, and the requests in flight on it."""
 
     def __init__(self, address: tuple[str, int], topic: str, partition: int) -> None:
         self.socket = socket.create_connection(address, timeout=PATIENCE_S)
@@ -63,7 +63,7 @@ class _Line:
                 unsent[0] = unsent[0][sent:]
 
     def acknowledged(self) -> int:
-        """Read the answers that there are; return their number. Raises RuntimeError if one is a refusal."""
+        """Read all available responses; return their number. Raises RuntimeError if one is a refusal."""
         data = self.socket.recv(ANSWER_BYTES)
         if not data:
             raise RuntimeError("a broker closed the connection: see its log")
@@ -86,7 +86,7 @@ class _Line:
 def produce_batches(
     bootstrap: str, topic: str, batch: Buffer, count: int, on_acknowledged: Callable[[int], None]
 ) -> None:
-    """Send so many copies to all partitions in turn; say how many are acknowledged so far, whenever some are."""
+    """Send `count` copies to all partitions in turn; report the number acknowledged whenever it grows."""
     lines = _lines(bootstrap, topic)
     try:
         with selectors.DefaultSelector() as selector:

@@ -1,9 +1,9 @@
-"""How long it takes to say how far an offset is from the end, behind 10 and behind 10,000 segments (L-06).
+"""How long it takes to compute the distance of an offset to the end, over 10 and over 10,000 segments (L-06).
 
     python -m benchmarks.byte_lag [--runs 100000]
 
-The lag of an offset in the oldest segment is computed so many times, in turns for both logs. The command exits with 1
-if one takes 5 us or more, or one of them twice as long as the other.
+The lag of an offset in the oldest segment is computed `--runs` times, in turns for both logs. The command exits with 1
+if a computation takes 5 us or more, or one log takes twice as long as the other.
 """
 
 import argparse
@@ -22,7 +22,7 @@ RATIO_MAX = 2.0
 
 
 def seconds(segments: SegmentList, runs: int) -> float:
-    """Return how long so many lags take."""
+    """Return how long this many lags take."""
     offset = Offset(1)
     began_s = time.perf_counter()
     for _ in range(runs):
@@ -42,7 +42,7 @@ def main() -> int:
             took_s[count] += seconds(segments, runs // TURNS)
     means_us = {count: 1e6 * took_s[count] / (runs // TURNS * TURNS) for count in COUNTS}
     for count, mean_us in means_us.items():
-        print(f"{count:6,} segments: {mean_us:.2f} us a lag, mean of {runs:,}")
+        print(f"{count:6,} segments: {mean_us:.2f} us per lag, mean of {runs:,}")
     slow, quick = max(means_us.values()), min(means_us.values())
     print(f"{slow / quick:.2f} times as long")
     return 0 if slow < MEAN_US_MAX and slow < RATIO_MAX * quick else 1

@@ -6,8 +6,8 @@ OTHER, instead of this tree, is a revision or a directory of sources, such as th
 
 First each side starts several times, in turns; `--rounds 0` measures nothing else. Then, in each round, both clusters
 run at the same time and are measured in turns: otherwise the machine's drift from minute to minute, or a lucky cluster,
-would outweigh the difference. What a side has written is on the disk before anything else is measured, as the kernel
-would otherwise write it out at the expense of the other side. The command prints the medians of both sides, and the
+would outweigh the difference. What a side has written is synced to disk before the next measurement; otherwise the
+kernel would write it out at the expense of the other side. The command prints the medians of both sides, and the
 median of the ratios of each pair of turns, this tree to the revision, with the interval that holds it in 95 of 100
 resamplings.
 """
@@ -29,7 +29,7 @@ from benchmarks.peers import ROOT, WORK, Peer, start_syncline
 RECORDS = 300_000
 TURNS = 4
 STARTS = 10
-# Reading takes half a second, too short for one time of it to say much.
+# Reading takes half a second, too short for a single measurement.
 READS = 3
 
 RESAMPLINGS = 2_000
@@ -53,7 +53,7 @@ def sources_of(revision: str) -> Path:
 def start_up(sides: Mapping[str, Path], results: Mapping[str, Results]) -> None:
     """Measure the time from the start of the process to the first acknowledged produce, of one and three brokers."""
     for brokers in (1, 3):
-        # The first start of each side reads its files from the disk.
+        # The first start of each side reads its files from disk.
         for number in range(STARTS + 1):
             for side in sides if number % 2 == 0 else reversed(sides):
                 os.environ["PYTHONPATH"] = str(sides[side])
@@ -64,7 +64,7 @@ def start_up(sides: Mapping[str, Path], results: Mapping[str, Results]) -> None:
 
 
 def start(sources: Path) -> Peer:
-    """Start a cluster of three that runs from `sources`, and warm it up."""
+    """Start a cluster of three from `sources`, and warm it up."""
     os.environ["PYTHONPATH"] = str(sources)
     peer = start_syncline(3)
     load.create_topic(peer, "warm")
@@ -98,7 +98,7 @@ def measure(peer: Peer, turn: int, results: Results) -> None:
 
 
 def compare(sides: Mapping[str, Path], rounds: int) -> dict[str, Results]:
-    """Return what was measured of each side."""
+    """Return the measurements of each side."""
     results: dict[str, Results] = {side: {} for side in sides}
     print("start-up ...", flush=True)
     start_up(sides, results)

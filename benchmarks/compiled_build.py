@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "compiled-build.md"
 
 
 class Aim(NamedTuple):
-    """One figure, and what it should be: a ratio to Kafka's, or a bound; interpreted and compiled."""
+    """One figure and its aim, a ratio to Kafka's or a bound, for each build."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ AIMS = (
 
 
 def from_sources(sources: Path) -> Callable[[int], Peer]:
-    """Return what starts brokers from these sources."""
+    """Return the function that starts brokers from these sources."""
 
     def start(brokers: int) -> Peer:
         os.environ["PYTHONPATH"] = str(sources)
@@ -77,7 +77,7 @@ def table(results: dict[str, Figures]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and write if that is wanted."""
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rounds", type=int, default=3)

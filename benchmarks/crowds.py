@@ -3,17 +3,18 @@
     python -m benchmarks.crowds [--only partitions spread connections consumers] [--no-kafka] [--write]
 
 partitions   Three brokers with 10,000 partitions of three replicas, to each of which one producer writes: once, and
-             then again. How long the loops are held is the brokers' own metric, as far as a broker worked in a hold
-             (`syncline_event_loop_own_hold_seconds`), which knows it up to the bound of its bucket. At last, what they
-             take at rest.
+             then again. How long the brokers' own work held the event loops comes from their metric
+             `syncline_event_loop_own_hold_seconds`, which is exact only to its bucket bounds. Last, their CPU use
+             at rest.
 spread       A record to each of 2,000 partitions of three replicas, by one producer, acks=all: how long that takes, and
-             the brokers' processor time. The median of rounds counts, without the first one, which makes the files.
-             Beside it stands Apache Kafka.
-connections  5,000 connections to one broker, each of which has asked once, as clients do. Compared are its resident
-             memory before, meanwhile, and after they have closed.
+             the brokers' CPU time. The median of the rounds counts, without the first one, which creates the files.
+             Apache Kafka is measured for comparison.
+connections  5,000 connections to one broker, each of which has sent one request, as clients do. The broker's resident
+             memory is compared before, during, and after they have closed.
 consumers    1,000 consumers with a connection and a fetch session each, at the end of the log of one broker. Each asks
-             again when it is answered without records after half a second, as clients do by default. Beside it stand
-             Apache Kafka, and a server that only answers (`bare_server.py`): less than that no Python broker takes.
+             again after an empty response, which comes after half a second, as clients do by default. Apache Kafka and
+             a server that only answers (`bare_server.py`) are measured for comparison: no Python broker can use less
+             than that server.
 
 The command exits with 1 if a limit is broken.
 """
@@ -58,7 +59,7 @@ CONNECTION_KB_MAX: Final = 20.0
 CONSUMERS_PERCENT_MAX: Final = 2.0
 # Brokers give memory back some seconds after a burst.
 GIVEN_BACK_S: Final = 20.0
-# What stays may be this part of what connections took.
+# The broker may keep this share of the memory that connections took.
 KEPT_SHARE_MAX: Final = 0.1
 PATIENCE_S: Final = 120.0
 WAIT_MS: Final = 500
@@ -70,7 +71,7 @@ class Figure(NamedTuple):
     name: str
     value: float
     unit: str
-    # None: it is measured for comparison.
+    # None: measured for comparison.
     limit: float | None = None
 
     @property
@@ -105,8 +106,10 @@ def many_partitions() -> list[Figure]:
             took_s = time.monotonic() - began_s
             time.sleep(5)
             phase = phase_between(before, [holds_of(*place) for place in places])
-            print(f"{name}: {took_s:.1f} s, held {phase.own_ms:.0f} ms; longest ever: {phase.works}", flush=True)
-            figures.append(Figure(f"{name}: longest hold of a loop", phase.own_ms, "ms", HOLD_MS_MAX))
+            print(
+                f"{name}: {took_s:.1f} s, longest hold {phase.own_ms:.0f} ms; longest ever: {phase.works}", flush=True
+            )
+            figures.append(Figure(f"{name}: longest event loop hold", phase.own_ms, "ms", HOLD_MS_MAX))
 
         def create() -> None:
             topic = NewTopic(TOPIC, PARTITIONS, 3)
@@ -156,7 +159,7 @@ def records_spread_wide(*, is_beside_kafka: bool) -> list[Figure]:
             print(f"{peer.name}: {', '.join(f'{each:.2f} s' for each in took_s)}", flush=True)
             name = f"one record to each of {SPREAD_PARTITIONS:,} partitions x 3, {peer.name}"
             figures.append(Figure(name, statistics.median(took_s), "s"))
-            figures.append(Figure("the same: brokers' processor time", statistics.median(cpu_s), "s"))
+            figures.append(Figure("the same: brokers' CPU time", statistics.median(cpu_s), "s"))
         finally:
             peer.stop()
     return figures
@@ -166,7 +169,7 @@ def many_connections() -> list[Figure]:
     """Open 5,000 connections to one broker, and close them."""
     peer = start_syncline(1)
     try:
-        # What the first ones load stays.
+        # The modules that the first connections load stay in memory.
         _close(_connected(peer, 100))
         time.sleep(GIVEN_BACK_S)
         before_mb = peer.rss_mb()[0]
@@ -179,14 +182,14 @@ def many_connections() -> list[Figure]:
     finally:
         peer.stop(rest_s=0)
     print(
-        f"{before_mb:.1f} MB, with {CONNECTIONS:,} connections {open_mb:.1f} MB, after them {after_mb:.1f} MB",
+        f"{before_mb:.1f} MB, with {CONNECTIONS:,} connections {open_mb:.1f} MB, after they closed {after_mb:.1f} MB",
         flush=True,
     )
     each_kb = (open_mb - before_mb) / CONNECTIONS * 1e3
     kept_kb = max(after_mb - before_mb, 0.0) / CONNECTIONS * 1e3
     return [
-        Figure("an idle connection of 5,000", each_kb, "KB", CONNECTION_KB_MAX),
-        Figure("of that kept after they have closed", kept_kb, "KB", KEPT_SHARE_MAX * CONNECTION_KB_MAX),
+        Figure("memory per idle connection, of 5,000", each_kb, "KB", CONNECTION_KB_MAX),
+        Figure("memory per connection kept after they closed", kept_kb, "KB", KEPT_SHARE_MAX * CONNECTION_KB_MAX),
     ]
 
 
@@ -194,7 +197,7 @@ def many_consumers(*, is_beside_kafka: bool) -> list[Figure]:
     """Let 1,000 consumers wait at the end of a log."""
     unit = "% of a core"
     ours = _waited_at(start_syncline(1))
-    figures = [Figure("1,000 consumers that wait, at one broker", ours, unit, CONSUMERS_PERCENT_MAX)]
+    figures = [Figure("1,000 waiting consumers, one broker", ours, unit, CONSUMERS_PERCENT_MAX)]
     if is_beside_kafka:
         figures.append(Figure("the same, Apache Kafka", _waited_at(start_kafka(1)), unit))
     figures.append(Figure("the same, a server that only answers", _waited_at_bare_server(), unit))
@@ -202,7 +205,7 @@ def many_consumers(*, is_beside_kafka: bool) -> list[Figure]:
 
 
 def _waited_at(peer: Peer) -> float:
-    """Return what a cluster takes while they wait, in per cent of a core."""
+    """Return a cluster's CPU use while they wait, in per cent of a core."""
     try:
         admin = AdminClient({"bootstrap.servers": peer.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
@@ -234,7 +237,7 @@ def _waiters(bootstrap: str) -> Iterator[None]:
             assert waiting.stdout is not None, "it was opened"
             if "waiting" not in waiting.stdout.readline():
                 raise RuntimeError("the consumers could not connect")
-            # Kafka compiles meanwhile.
+            # Kafka compiles in the meantime.
             time.sleep(15)
             yield
         finally:
@@ -320,10 +323,10 @@ def _close(lines: list[socket.socket]) -> None:
 
 
 def main() -> int:
-    """Measure what is asked for; print, and perhaps write, the table."""
+    """Run the requested measurements; print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone")
+    parser.add_argument("--no-kafka", action="store_true", help="measure only Syncline")
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
     parser.add_argument("--wait-at", help=argparse.SUPPRESS)
     options = parser.parse_args()

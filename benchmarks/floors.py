@@ -40,7 +40,7 @@ ROWS: Final = (
 
 
 def of_bare_ones() -> Figures:
-    """Measure the cluster that only passes on."""
+    """Measure the cluster that only passes bytes on."""
     peer = start_bare()
     try:
         return small_requests_to(peer, "sync")
@@ -55,7 +55,7 @@ KAFKA: Final = "Apache Kafka"
 
 
 def sides(other_python: str | None) -> Mapping[str, Side]:
-    """Return what is measured, by the titles of the columns."""
+    """Return the measurements by column title."""
     found: dict[str, Side] = {OURS: lambda: small_requests(start_syncline)}
     if other_python is not None:
         found[f"{OURS}, {version_of(other_python)}"] = lambda: small_requests(
@@ -84,7 +84,7 @@ def table(results: Mapping[str, Figures]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and write if that is wanted."""
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")

@@ -1,9 +1,9 @@
-"""What arrived at destinations, when: read from their files, so that no broker measures itself.
+"""What arrived at the destinations, and when: read from their files, so that no broker measures itself.
 
     sizes of the moving logs, every 50 ms  ->  bytes so far of one broker (`Flow`)  ->  mean, worst window, pauses
 
 A log counts until its partition's move has ended: from then on it grows by what producers write to it, or what its
-leader sends to a member of the in-sync set, and no quota concerns that.
+leader sends to a member of the in-sync set, and no quota applies to that.
 
 Units: bytes, seconds of the monotonic clock.
 """
@@ -87,7 +87,7 @@ class Arrivals:
             self._open.pop(number)
 
     def flow(self, logs: Iterable[int]) -> Flow:
-        """Return what arrived of some logs, which are one broker's; call it when sampling is over."""
+        """Return what arrived in some logs of one broker; call it when sampling is over."""
         chosen = tuple(logs)
         return Flow(tuple(self._times_s), tuple(sum(sizes[number] for number in chosen) for sizes in self._samples))
 
@@ -97,7 +97,7 @@ class Arrivals:
 
     def _sample(self) -> None:
         for number in list(self._open):
-            # A log that is deleted does not take back what it received.
+            # What a deleted log received still counts.
             self._sizes[number] = max(self._sizes[number], _size_of(self._logs[number]))
         self._samples.append(tuple(self._sizes))
         self._times_s.append(time.monotonic())

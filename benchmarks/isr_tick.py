@@ -3,8 +3,8 @@
     python benchmarks/isr_tick.py [--followers 50000] [--lagging 100]
 
 The index, the leaders and the clockwork are those of the broker; the partitions around them are empty. "at a
-stretch" is the longest time for which the event loop does nothing else. Aims: with 100 lagging a tick takes at most
-1 ms; with all lagging at most 150 ms, and at most 10 ms at a stretch. Times are CPU times, so that other processes
+stretch" is the longest time for which the event loop does nothing else. Aims: with 100 lagging, a tick takes at most
+1 ms; with all lagging, at most 150 ms, and at most 10 ms at a stretch. Times are CPU times, so that other processes
 do not count. "all leave" proposes 25,000 ISRs with their evidence. The garbage collector is set as a
 broker process sets it; each case begins after a full collection.
 """
@@ -30,7 +30,7 @@ ROUNDS = 7
 
 
 class Hosted(Partition):
-    """A partition that performs nothing."""
+    """A partition that performs no effects."""
 
     __slots__ = ()
 
@@ -49,12 +49,12 @@ class Turns:
         self.due: list[Callable[[], object]] = []
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Take note of the next turn."""
+        """Note the next turn."""
         self.due.append(callback)
 
 
 class Stage:
-    """As much of a broker as its ticks see."""
+    """The part of a broker that its ticks see."""
 
     def __init__(self, followers: int, mode: str, rules: SlowReadRules | None) -> None:
         self.now_ms = 0

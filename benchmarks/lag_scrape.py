@@ -1,16 +1,16 @@
-"""A scrape with 1,000 groups of 50 partitions each: how long it takes, how long it holds brokers, what it remembers.
+"""A scrape with 1,000 groups of 50 partitions each: its time, how long it holds event loops, and its memory.
 
     python -m benchmarks.lag_scrape [--brokers 1 3] [--groups 1000] [--partitions 50] [--rounds 5]
 
 For each number of brokers a cluster is started, one topic gets records in each partition, and every group commits in
 all partitions, at an offset of its own. Then all brokers are scraped one after the other: first with commits whose
-place in the log nobody has asked for yet, then with commits that did not change; in each round all change. Processor
+place in the log no scrape has needed yet, then with commits that did not change; in each round all change. CPU
 time is that of all brokers. A scrape's time and its slowest answer include the time in which the machine ran another
 process, so of all rounds the best one counts.
 
-How long a scrape holds the loop is the brokers' own metric, over all rounds: the longest turn of a task or request with
-which leaders are asked, as far as the broker has worked in it. Beside it a client sends one small request after the
-other to the scraped broker; its slowest answer includes all other work, and of all rounds the best one counts.
+How long a scrape holds the loop comes from the brokers' own metric, over all rounds: the longest turn of a task, or of
+a request to a leader, counting only the broker's own work. Meanwhile a client sends one small request after the other
+to the scraped broker; its slowest response includes all other work, and of all rounds the best one counts.
 
 Memory is measured in this process: what the commits, ends and standings of so many groups take, by `tracemalloc`.
 The command exits with 1 if a limit is broken: 1 s for a scrape, 10 ms for a hold, 200 bytes per group and partition.
@@ -48,13 +48,13 @@ INTERVALS = 10
 AT_ONCE = 50
 QUEUE = {"queue.buffering.max.messages": 1_000_000}
 PATIENCE_S = 60.0
-# The work of a scrape beside tasks, whose names have a dot: what a leader does that is asked. Answers of other brokers
-# cannot be told apart from those that load the coordinator's code while the cluster is filled.
+# The work of a scrape besides tasks, whose names have a dot: what a queried leader does. Responses of other brokers
+# look the same as those that load the coordinator's code while the cluster is filled.
 _SCRAPES = (b"Lag", b"_complete")
 
 
 class Scrape(NamedTuple):
-    """One round over all brokers: the longest scrape, the slowest answer, processor time, and what the pages had."""
+    """One round over all brokers: the longest scrape, the slowest response, CPU time, and what the pages contained."""
 
     seconds: float
     hold_ms: float
@@ -66,7 +66,7 @@ class Scrape(NamedTuple):
 
 
 class Probe:
-    """A client that sends one small request after the other, and knows the slowest answer."""
+    """A client that sends one small request after the other, and knows the slowest response."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
@@ -131,7 +131,7 @@ def commit(peer: Peer, groups: int, partitions: int, offset: int) -> None:
 
 
 def scrape(peer: Peer) -> Scrape:
-    """Scrape all brokers, one after the other; pages that a broker still keeps are gone before."""
+    """Scrape all brokers, one after the other, once they have dropped the pages that they still keep."""
     time.sleep(1.5)
     running = Layout(peer.directory).running()
     if running is None:
@@ -155,7 +155,7 @@ def scrape(peer: Peer) -> Scrape:
 
 
 def longest_turn_ms(page: bytes) -> float:
-    """Return the longest hold that a page tells of and that is a scrape's or a refresh's."""
+    """Return the longest hold on a page that is a scrape's or a refresh's."""
     held = re.findall(rb'syncline_event_loop_longest_own_hold_by_work_seconds{work="([^"]*)"} (\S+)', page)
     return max((1_000 * float(each) for work, each in held if b"." in work or work in _SCRAPES), default=0.0)
 
@@ -215,8 +215,8 @@ def main() -> int:
             print(
                 f"{brokers} broker(s), {kind}: {best.seconds:.2f} s, longest turn"
                 f" {f'{best.own_hold_ms:.0f} ms' if best.own_hold_ms else '<= 10 ms'},"
-                f" slowest answer meanwhile {best.hold_ms:.1f} ms,"
-                f" {best.cpu_s:.2f} s of processor time, {best.rows} rows with bytes, {best.page_mb:.1f} MB",
+                f" slowest response meanwhile {best.hold_ms:.1f} ms,"
+                f" {best.cpu_s:.2f} s of CPU time, {best.rows} rows with bytes, {best.page_mb:.1f} MB",
                 flush=True,
             )
             is_fine &= best.seconds <= SCRAPE_S_MAX and max(best.own_hold_ms, best.hold_ms) <= HOLD_MS_MAX

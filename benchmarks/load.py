@@ -69,7 +69,7 @@ def consume(peer: Peer, topic: str, size_bytes: int, count: int) -> dict[str, fl
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1 << 20,
             "queued.max.messages.kbytes": 1 << 17,
-            # By default the client stops asking for a whole second when its queue is full, and measures its own pause.
+            # By default the client stops fetching for a second when its queue is full, and would measure its own pause.
             "fetch.queue.backoff.ms": 5,
         }
     )
@@ -85,7 +85,7 @@ def consume(peer: Peer, topic: str, size_bytes: int, count: int) -> dict[str, fl
 
 
 def one_at_a_time(peer: Peer, topic: str, acks: str = "all", count: int = 3000) -> dict[str, float]:
-    """Send records one after the other, each when the one before is acknowledged; return p50 and p99 in ms."""
+    """Send records one after the other, each when the previous one is acknowledged; return p50 and p99 in ms."""
     producer = Producer(
         {"bootstrap.servers": peer.bootstrap, "linger.ms": 0, "acks": acks, "socket.nagle.disable": True}
     )

@@ -3,17 +3,17 @@
     python -m benchmarks.many_moves [--rounds 3] [--partitions 2000]
 
 Four brokers; all partitions move from two of them to the other two by one request, with a throttle so low that the
-move lasts. While it does, the commands that show it are timed from start to end, Python's own start included; throttles
-are set and removed by lists with an item for each replica, by wildcards and by rates, and the move gets another rate.
-Then it is cancelled, begins again without a bound to speak of, and arrives.
+move lasts. Meanwhile, the commands that show it are timed from start to end, Python's own start included; throttles are
+set and removed by lists with an item for each replica, by wildcards and by rates, and the move gets another rate. Then
+the move is cancelled, starts again with almost no throttle, and completes.
 
-Each phase's holds are those of the brokers' own metrics. Few machines have a processor for each broker, and a hold
-includes the time in which other processes had them all: the loop waits, or a thread of the broker that has the
-interpreter's lock. So two figures are shown. "work" is for how long the broker worked during a hold, at most, in all
-rounds (`syncline_event_loop_own_hold_seconds`), and counts; "wall" is how long it was from begin to end, in the best
-and in the worst round (`syncline_event_loop_hold_seconds`); what is not work is waiting for a processor or for the
-disk. "waited" is how long one loop itself waited for a processor in a phase, at most. The metrics know a hold up to the
-bound of its bucket (5, 10, 20 ms). What one command takes is the median of all rounds. The command exits with 1 if a
+Each phase's holds come from the brokers' own metrics. Few machines have a CPU for each broker, and a hold includes the
+time in which other processes had all CPUs: the loop waits, or a thread of the broker that has the interpreter's lock.
+So two figures are shown. "work" is how long the broker worked during a hold, at most, in all rounds
+(`syncline_event_loop_own_hold_seconds`), and counts; "wall" is the hold's time from begin to end, in the best and in
+the worst round (`syncline_event_loop_hold_seconds`); what is not work is waiting for a CPU or for the disk. "waited" is
+how long one loop itself waited for a CPU in a phase, at most. The metrics are exact only to the bounds of their buckets
+(5, 10, 20 ms). A command's time is the median of all rounds. The command exits with 1 if a
 limit is broken: 1 s for a command, 10 ms for the work of a hold.
 """
 
@@ -43,16 +43,16 @@ BROKERS = 4
 RECORD_BYTES = 2_000
 TOPIC = "many"
 BEFORE, AFTER = (1, 2), (3, 4)
-# So slow that almost nothing arrives while it is looked at, and as fast as it can be.
+# So slow that almost nothing arrives while the move is shown, and as fast as possible.
 SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 100, 1_000_000_000
 COMMAND_S_MAX = 1.0
 HOLD_MS_MAX = 10.0
-# After each phase: what it has set in motion is over by then.
+# The pause after each phase: its effects are over by then.
 REST_S = 2.0
 PATIENCE_S = 120.0
 
 _WALL = 'syncline_event_loop_hold_seconds_bucket{le="'
-# Of holds that exceed the rule.
+# Holds that exceed the rule.
 _OWN = 'syncline_event_loop_own_hold_seconds_bucket{le="'
 _OWN_BY_WORK = 'syncline_event_loop_longest_own_hold_by_work_seconds{work="'
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -63,8 +63,8 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 class Holds(NamedTuple):
     """The holds of one broker's loop.
 
-    By bound in ms, how many were no longer, from begin to end and as work; the longest work, by its kind; and for how
-    many ms in all the loop waited for a processor.
+    By bound in ms, the number of holds that were no longer, from begin to end and as work; the longest work, by its
+    kind; and how many ms in all the loop waited for a CPU.
     """
 
     wall: dict[float, int]
@@ -74,12 +74,12 @@ class Holds(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What one phase was like, at the broker where it was worst."""
+    """The holds of one phase, at the broker where they were worst."""
 
     own_ms: float
     wall_ms: float
     waited_ms: float
-    # Which work held a loop for longer than ever.
+    # Work that held a loop for longer than ever before.
     works: str
 
 
@@ -106,7 +106,7 @@ class Cluster:
         self._places = [(str(running.metrics_url(broker)), pid) for broker, pid in running.broker_pids.items()]
 
     def holds(self) -> list[Holds]:
-        """Return what each broker's metrics say, and for how long it waited."""
+        """Return what each broker's metrics say, and how long it waited."""
         return [holds_of(url, pid) for url, pid in self._places]
 
     def fill(self) -> None:
@@ -168,12 +168,12 @@ class Cluster:
         with Direct(self._peer.bootstrap) as direct:
             while direct.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, {"timeout": 60_000, "topics": None}).topics:
                 if time.monotonic() > end_s:
-                    raise RuntimeError(f"partitions still move after {PATIENCE_S} s")
+                    raise RuntimeError(f"partitions are still moving after {PATIENCE_S} s")
                 time.sleep(0.2)
 
 
 def holds_of(url: str, pid: int) -> Holds:
-    """Return what the metrics of one broker say, and for how long it waited."""
+    """Return what the metrics of one broker say, and how long it waited."""
     wall: dict[float, int] = {}
     own: dict[float, int] = {}
     own_by_work: dict[str, float] = {}
@@ -192,7 +192,7 @@ def holds_of(url: str, pid: int) -> Holds:
 
 
 def _bound_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """Return the bound that nothing between two looks exceeded; 0 if there was nothing."""
+    """Return the bound that no hold between two looks exceeded; 0 without holds."""
     counts = {bound: count - before[bound] for bound, count in sorted(after.items())}
     total = max(counts.values())
     return next(bound for bound, count in counts.items() if count == total) if total else 0.0
@@ -204,7 +204,7 @@ def phase_between(before: list[Holds], after: list[Holds]) -> Phase:
     works: list[str] = []
     for earlier, later in zip(before, after, strict=True):
         wall_ms = max(wall_ms, _bound_ms(earlier.wall, later.wall))
-        # A hold that keeps to the rule is its broker's own.
+        # A hold within the limit needs no mention.
         kept = {bound: count for bound, count in later.wall.items() if bound <= HOLD_MS_MAX}
         own_ms = max(own_ms, _bound_ms(earlier.wall, kept), _bound_ms(earlier.own, later.own))
         waited_ms = max(waited_ms, later.waited_ms - earlier.waited_ms)
@@ -239,7 +239,7 @@ class Results:
             is_kept = is_kept and median_s <= COMMAND_S_MAX
             verdict = "" if median_s <= COMMAND_S_MAX else "  BROKEN"
             lines.append(f"{name:42}{median_s:8.2f}s{max(seconds):8.2f}s{COMMAND_S_MAX:8.0f}s{verdict}")
-        header = f"{'holds of an event loop, up to':42}{'work':>9}{'limit':>9}{'wall':>9}{'worst':>9}{'waited':>9}"
+        header = f"{'event loop holds, in ms up to':42}{'work':>9}{'limit':>9}{'wall':>9}{'worst':>9}{'waited':>9}"
         lines += ["", header]
         for name, found in self.phases.items():
             own_ms = max(each.own_ms for each in found)
@@ -257,7 +257,7 @@ def one_round(cluster: Cluster, results: Results) -> None:
     """Measure everything once; afterwards the partitions are where they were."""
     with results.phase(cluster, "the move starts"):
         move_id = cluster.reassign(lambda _number: list(AFTER), throttle=SLOW_BYTES_PER_S)
-    with results.phase(cluster, "it runs, and commands show it"):
+    with results.phase(cluster, "commands show the running move"):
         for words in (
             ("reassign", "list"),
             ("reassign", "status"),
@@ -265,7 +265,7 @@ def one_round(cluster: Cluster, results: Results) -> None:
             ("throttle", "show"),
         ):
             results.commands.setdefault(" ".join(words[:2]), []).append(cluster.command(*words))
-    with results.phase(cluster, "it gets ten other rates"):
+    with results.phase(cluster, "its rate changes ten times"):
         cluster.change_rate(move_id)
     with results.phase(cluster, "lists name each replica"):
         items = {
@@ -285,7 +285,7 @@ def one_round(cluster: Cluster, results: Results) -> None:
     with results.phase(cluster, "the move is cancelled"):
         cluster.reassign(lambda _number: None)
         cluster.until_nothing_moves()
-    with results.phase(cluster, "it starts again, and arrives"):
+    with results.phase(cluster, "it starts again and completes"):
         cluster.reassign(lambda _number: list(AFTER), throttle=FAST_BYTES_PER_S)
         cluster.until_nothing_moves()
     cluster.reassign(lambda number: list(BEFORE if number % 2 else reversed(BEFORE)))

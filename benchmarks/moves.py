@@ -4,16 +4,16 @@
 
 Three brokers, and the command as a user runs it, `syncline reassign execute`, in moves of varied sizes:
 
-deadlines  `--deadline`: from the command's start to its end. One command is killed in the middle, and resumed; some
-           moves are impossible, and must be refused beforehand with the true reason.
-clients    `--max-client-impact 10%`: a client of default configuration writes 200 records of 1 kB per second with
+deadlines  `--deadline`: from the command's start to its end. One command is killed halfway and resumed; some moves
+           are impossible, and must be refused beforehand with the true reason.
+clients    `--max-client-impact 10%`: a client with default configuration writes 200 records of 1 kB per second with
            acks=all to a topic of its own with three replicas. Its waits in the 30 s before the command and the 30 s
            after the move, when nothing moves, are compared with those from the beginning of the move to its end, or to
            45 s: then the command is interrupted, and the rest moves without a bound. A move during which other
-           processes took more than a fifth of a core is repeated, twice at most.
-ends       `status --watch`: what it says of the end of a throttled move, and after its throttle was doubled.
+           processes used more than a fifth of a core is repeated, at most twice.
+ends       `status --watch`: the end it announces for a throttled move, also after its throttle was doubled.
 
-It exits with 1 if a promise is not kept, with one sentence for each that is not.
+It exits with 1 if a promise is not kept, with one sentence for each.
 """
 
 import argparse
@@ -88,21 +88,21 @@ CLIENTS: Final = (
 CLIENT: Final = Load("clients", 3, 200, 1_000)
 WITHOUT_S: Final = 30.0
 CLIENTS_LIMIT_S: Final = 45.0
-# Others on this machine that take more than this are an impact of their own.
+# Other processes that use more than this have an impact of their own.
 OTHERS_CORES_MAX: Final = 0.2
 REPEATED_MAX: Final = 2
 RECORD_BYTES: Final = 10_000
 PATIENCE_S: Final = 240.0
-# The throttled moves of which the end is said: to each of two brokers so much, at this rate.
+# The throttled moves whose end is announced: this much to each of two brokers, at this rate.
 ENDS: Final = ((20, 1_400_000), (50, 1_600_000))
 _NUMBERS: Final = itertools.count(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for, print the tables, and say which promises were not kept."""
+    """Run the requested parts, print the tables, and report the promises that were not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--first", type=int, default=100, metavar="N", help="only so many moves of each part")
+    parser.add_argument("--first", type=int, default=100, metavar="N", help="run only the first N moves of each part")
     parser.add_argument("--write", action="store_true", help="write the tables to docs/performance.md")
     options = parser.parse_args(arguments)
     unmet: list[str] = []
@@ -128,7 +128,7 @@ def deadlines(bench: "Bench", first: int) -> tuple[list[str], list[str]]:
 
 
 def clients(bench: "Bench", first: int) -> tuple[list[str], list[str]]:
-    """Move under a bound on what clients feel."""
+    """Move under a bound on client impact."""
     rows, moves, repeated = told(Bounded.HEADINGS), [], 0
     bench.create(CLIENT.topic, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     with Writer(bench.peer.bootstrap, CLIENT) as client:
@@ -138,7 +138,9 @@ def clients(bench: "Bench", first: int) -> tuple[list[str], list[str]]:
                 if max(moved.others_cores) <= OTHERS_CORES_MAX or last:
                     break
                 repeated += 1
-                print(f"others took {max(moved.others_cores):.2f} cores around or during a move: once more", flush=True)
+                print(
+                    f"others used {max(moved.others_cores):.2f} cores around or during a move: repeating it", flush=True
+                )
             moves.append(moved)
             rows += told(moved.row())
     kept = sum(move.is_kept for move in moves)
@@ -146,9 +148,9 @@ def clients(bench: "Bench", first: int) -> tuple[list[str], list[str]]:
 
 
 def ends(bench: "Bench", _first: int) -> tuple[list[str], list[str]]:
-    """Compare what is said of ends with the truth."""
+    """Compare announced ends with actual ones."""
     said = [bench.watched(size_mb, rate, is_doubled=bool(number)) for number, (size_mb, rate) in enumerate(ENDS)]
-    rows = [line for each in said for line in told(f"What `reassign status` said of the end was {each.sentence()}.")]
+    rows = [line for each in said for line in told(f"The end that `reassign status` announced was {each.sentence()}.")]
     return rows, [sentence for each in said for sentence in each.unmet()]
 
 
@@ -194,7 +196,7 @@ class Bench:
             return Timed(plan, took_s, is_complete=command.returncode == 0 and is_there)
 
     def under_bound(self, plan: Plan, client: Writer) -> Bounded:
-        """Move once under a bound, beside a client that notes its waits."""
+        """Move once under a bound, while a client records its waits."""
         with self._filled(plan) as (topic, file), self._load(plan, topic):
             before_ms, before_cores = _without_moves(client)
             command = self._command("execute", "-f", file, "--max-client-impact", f"{BOUND_PERCENT}%", "--json")
@@ -203,7 +205,7 @@ class Bench:
             while "move" not in facts:
                 line = command.stdout.readline()
                 if not line:
-                    raise RuntimeError(f"the move does not begin: {command.communicate()[1]}")
+                    raise RuntimeError(f"the move does not start: {command.communicate()[1]}")
                 facts = json.loads(line)
             client.waits_ms()
             others, began_s = Others(), time.monotonic()
@@ -224,9 +226,9 @@ class Bench:
         return Bounded(plan, before_ms, during_ms, after_ms, took_s, done_bytes / 1e6, cores)
 
     def watched(self, size_mb: int, bytes_per_s: int, *, is_doubled: bool) -> Said:
-        """Move to two brokers under a throttle, and note what is said of the end; perhaps double the throttle."""
+        """Move to two brokers under a throttle, and note the announced ends; if asked to, double the throttle."""
         plan = Plan(6, (1,), (2, 3), size_mb)
-        # What one broker sends decides: as much as two get.
+        # The sender decides: it sends what two brokers receive.
         doubled_s = 0.2 * 2e6 * size_mb / bytes_per_s if is_doubled else None
         with self._filled(plan) as (_, file):
             self._command("execute", "-f", file, "--throttle", str(bytes_per_s)).communicate(timeout=PATIENCE_S)
@@ -248,7 +250,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _filled(self, plan: Plan) -> Iterator[tuple[str, str]]:
-        """Create and fill the topic of a plan, and write its file; return both names. At last the topic is removed."""
+        """Create and fill the topic of a plan, and write its file; yield both names, then remove the topic."""
         topic = f"moving-{next(_NUMBERS)}"
         self.create(topic, [list(plan.before)] * plan.partitions)
         settings = {"acks": "all", "linger.ms": 5, "batch.size": 100_000, "log_level": 0}
@@ -280,7 +282,7 @@ class Bench:
             yield
 
     def _finish(self, file: str) -> None:
-        """Let what is left of a move go without a throttle, and wait for its end."""
+        """Let the rest of a move run without a throttle, and wait for its end."""
         if self._moves():
             self._command("execute", "-f", file, "--additional", "--throttle", "200MB").communicate(timeout=PATIENCE_S)
         give_up_s = time.monotonic() + PATIENCE_S
@@ -308,8 +310,8 @@ class Bench:
 
 
 def _without_moves(client: Writer) -> tuple[list[float], float]:
-    """Return what a client waits while nothing moves, and how many cores others keep busy meanwhile."""
-    # What was copied and is not yet written must not be felt as anybody's impact.
+    """Return a client's waits while nothing moves, and how many cores other processes use meanwhile."""
+    # Copied data that is not yet on disk must not count as impact.
     os.sync()
     time.sleep(2)
     client.waits_ms()
@@ -319,14 +321,14 @@ def _without_moves(client: Writer) -> tuple[list[float], float]:
 
 
 class Others:
-    """Processor time that this machine spends on what has nothing to do with this run."""
+    """CPU time that this machine spends on processes outside this run."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._busy_s, self._own_s = _busy_s(), _own_s()
 
     def cores(self) -> float:
-        """Return how many cores others have kept busy since."""
+        """Return how many cores other processes have used since."""
         spent_s = (_busy_s() - self._busy_s) - (_own_s() - self._own_s)
         return max(spent_s / (time.monotonic() - self._began_s), 0.0)
 
@@ -337,7 +339,7 @@ def _busy_s() -> float:
 
 
 def _own_s() -> float:
-    """Return the processor time of this process and of all that descend from it, ended ones included."""
+    """Return the CPU time of this process and all its descendants, ended ones included."""
     spent_s = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)

@@ -1,9 +1,9 @@
-"""What became of controlled moves, what is promised of them, and their tables.
+"""The outcomes of controlled moves, the promises about them, and their tables.
 
 A deadline: the command ends within a tenth of its time, or refuses the move with the true reason. A bound on clients:
-their 99th percentile during the move is at most the bound above the one without it, before and after, as what they wait
-drifts with nothing moving. A percentile is that of windows of five seconds, a thousand answers each, of which the
-median counts: one pause of the machine is one window.
+their 99th percentile during the move is at most the bound above the one before and after it, because waits drift even
+while nothing moves. A percentile is taken over windows of five seconds, a thousand responses each, and the median of
+the windows counts: one pause of the machine affects one window.
 """
 
 import itertools
@@ -15,16 +15,16 @@ from typing import Final
 WINDOW_ANSWERS: Final = 1_000
 DEADLINE_TOLERANCE: Final = 0.10
 BOUND_PERCENT: Final = 10
-# Of ten moves with a bound, so many keep it.
+# This share of the moves with a bound must keep it.
 KEPT_SHARE_MIN: Final = 0.9
-# What is said of the end is true within this part, and so soon after the throttle was doubled.
+# The announced end is right within this share, and this soon after the throttle was doubled.
 ETA_TOLERANCE: Final = 0.20
 AFTER_DOUBLING_S: Final = 15.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A move: partitions with so many bytes together, from brokers to others, under so much produce load."""
+    """A move: partitions, their total size, the brokers before and after, and the produce load."""
 
     partitions: int
     before: tuple[int, ...]
@@ -32,10 +32,10 @@ class Plan:
     size_mb: int
     load_kb_s: int = 0
     deadline_s: int = 0
-    # Options that make it impossible, and words of the true reason.
+    # Options that make it impossible, and a part of the true reason.
     options: tuple[str, ...] = ()
     reason: str = ""
-    # Whether the command is killed in the middle, and resumed.
+    # Whether the command is killed halfway and resumed.
     is_killed: bool = False
 
     @property
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Timed:
-    """A move with a deadline: the seconds from the command's start to its end, or what it said and changed nothing."""
+    """A move with a deadline: the seconds from the command's start to its end, or a refusal that changed nothing."""
 
     plan: Plan
     took_s: float
@@ -64,7 +64,7 @@ class Timed:
         """Return the row of the table."""
         if self.refusal:
             return f"| {self.plan.words} | {self.plan.deadline_s} s | | | refused: {self.refusal} |"
-        notes = "the command was killed in the middle, and resumed" if self.plan.is_killed else ""
+        notes = "the command was killed halfway and resumed" if self.plan.is_killed else ""
         share = self.took_s / self.plan.deadline_s
         return f"| {self.plan.words} | {self.plan.deadline_s} s | {self.took_s:.1f} s | {100 * share:.0f} % | {notes} |"
 
@@ -73,7 +73,7 @@ class Timed:
         title = f"deadline of {self.plan.deadline_s} s for {self.plan.size_mb} MB"
         if self.plan.reason:
             if self.plan.reason not in self.refusal:
-                yield f"{title}: refused with {self.refusal!r}, and the reason is {self.plan.reason!r}"
+                yield f"{title}: refused with {self.refusal!r}, but the reason is {self.plan.reason!r}"
             return
         if self.refusal:
             yield f"{title}: refused: {self.refusal}"
@@ -93,12 +93,12 @@ class Bounded:
     after_ms: Sequence[float]
     took_s: float
     moved_mb: float
-    # Processor time of processes that have nothing to do with it, in cores: before it, while it ran and after it.
+    # CPU use of processes outside this run, in cores: before the move, while it ran and after it.
     others_cores: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     HEADINGS = (
         "| partitions | brokers | MB | load, kB/s | took | MB/s | p99 before | during | after | change "
-        "| of all answers |\n|---|---|---|---|---|---|---|---|---|---|---|"
+        "| of all responses |\n|---|---|---|---|---|---|---|---|---|---|---|"
     )
 
     @property
@@ -108,7 +108,7 @@ class Bounded:
 
     @property
     def change_percent(self) -> float:
-        """Return by how much clients waited longer."""
+        """Return how much longer clients waited, in per cent."""
         return 100 * (p99_ms(self.during_ms) / p99_ms(self.without_ms) - 1)
 
     @property
@@ -127,14 +127,14 @@ class Bounded:
 
 
 def p99_ms(waits_ms: Sequence[float]) -> float:
-    """Return the median of the percentiles of windows; a rest of less than half a window is part of the last."""
+    """Return the median of the percentiles of windows; less than half a window at the end joins the last one."""
     count = max(round(len(waits_ms) / WINDOW_ANSWERS), 1)
     edges = [number * WINDOW_ANSWERS for number in range(count)] + [len(waits_ms)]
     return statistics.median(_percentile(waits_ms[a:b]) for a, b in itertools.pairwise(edges))
 
 
 def unkept(moves: Sequence[Bounded]) -> Iterator[str]:
-    """Iterate over a sentence if too many moves were above their bound."""
+    """Yield a sentence if too many moves were above their bound."""
     kept = sum(move.is_kept for move in moves)
     if kept < KEPT_SHARE_MIN * len(moves):
         yield f"{kept} of {len(moves)} moves kept clients within {BOUND_PERCENT} %, fewer than nine of ten"
@@ -142,7 +142,7 @@ def unkept(moves: Sequence[Bounded]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Said:
-    """What `reassign status` said of the end of a move: (when, in how many seconds), and when that was, in seconds."""
+    """The ends that `reassign status` announced: (when, in how many seconds), and the actual end, in seconds."""
 
     looks: Sequence[tuple[float, float]]
     ended_s: float
@@ -150,26 +150,26 @@ class Said:
     doubled_s: float | None = None
 
     def errors(self) -> list[tuple[str, float]]:
-        """Return by which part the answers were wrong: at each quarter, or the worst from 15 s after the doubling."""
+        """Return the relative errors: at each quarter, or the worst from 15 s after the doubling."""
         if self.doubled_s is None:
             return [
                 (f"at {quarter} %", self._error(min(self.looks, key=lambda each: abs(each[0] - at_s))))
                 for quarter in (25, 50, 75)
                 for at_s in [self.ended_s * quarter / 100]
             ]
-        # The end itself is noticed within a second, so that of the last seconds no part can be said.
+        # The end itself is noticed within a second, so the last seconds have no meaningful relative error.
         late = [each for each in self.looks if self.doubled_s + AFTER_DOUBLING_S <= each[0] <= self.ended_s - 3]
         return [("from 15 s after its throttle was doubled", max((self._error(each) for each in late), default=1.0))]
 
     def sentence(self) -> str:
-        """Return all of it in words."""
-        return ", ".join(f"wrong by {100 * error:.0f} % {when}" for when, error in self.errors())
+        """Return all errors in words."""
+        return ", ".join(f"off by {100 * error:.0f} % {when}" for when, error in self.errors())
 
     def unmet(self) -> Iterator[str]:
-        """Iterate over the answers that were too wrong."""
+        """Iterate over the errors that were too large."""
         for when, error in self.errors():
             if error > ETA_TOLERANCE:
-                yield f"what `reassign status` said of the end was wrong by {100 * error:.0f} % {when}"
+                yield f"the end that `reassign status` announced was off by {100 * error:.0f} % {when}"
 
     def _error(self, look: tuple[float, float]) -> float:
         at_s, left_s = look

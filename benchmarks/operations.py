@@ -1,4 +1,4 @@
-"""Operations: what a cluster costs at rest, how fast it makes partitions, how long a dead leader hurts."""
+"""Operations: CPU use at rest, how fast partitions are created, and how long a dead leader interrupts clients."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def failover(peer: Peer) -> float:
         gaps_s.append(now_s - last_s[0])
         last_s[0] = now_s
 
-    # Defaults, but for linger: what a user gets who tunes nothing.
+    # Defaults except linger: what a user gets without tuning.
     producer = Producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
     began_s, killed = time.monotonic(), False
     while time.monotonic() < began_s + 20:

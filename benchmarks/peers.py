@@ -1,7 +1,7 @@
 """The two clusters that are compared: Syncline's, and Apache Kafka's from Maven's jars.
 
-Both listen on 127.0.0.1, both are started fresh for each measurement that asks
-for it, and both are always stopped. `Peer.first_ack_s` is the time from the
+Both listen on 127.0.0.1, both are started fresh for each measurement that needs
+it, and both are always stopped. `Peer.first_ack_s` is the time from the
 start of the process to the first acknowledged acks=all produce.
 """
 
@@ -64,7 +64,7 @@ class Peer:
     extra: dict[str, float] = field(default_factory=dict)
 
     def cpu_s(self) -> float:
-        """CPU time of all brokers so far, in ns from the scheduler: 10 ms ticks would hide what rest costs."""
+        """CPU time of all brokers so far, in ns from the scheduler: 10 ms ticks would hide the cost of idling."""
         return sum(_cpu_s(pid) for pid in self.pids.values())
 
     def rss_mb(self) -> list[float]:
@@ -72,7 +72,7 @@ class Peer:
         return [psutil.Process(pid).memory_info().rss / 1e6 for pid in self.pids.values()]
 
     def stop(self, rest_s: float = 6) -> None:
-        """Stop the cluster, remove its data, and rest: page cache just freed makes what runs next look fast."""
+        """Stop the cluster, remove its data, and rest: freshly freed page cache makes the next run look fast."""
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -86,8 +86,8 @@ class Peer:
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the processor time of a process, threads that have ended included."""
-    # The clock of another process, as `clock_getcpuclockid` of the C library makes it on Linux.
+    """Return the CPU time of a process, ended threads included."""
+    # The clock of another process, as `clock_getcpuclockid` of the C library computes it on Linux.
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 

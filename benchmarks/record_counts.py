@@ -2,9 +2,9 @@
 
     python -m benchmarks.record_counts [--turns 10]
 
-Two brokers run at the same time from this tree; one of them has `check_body` replaced by a function that looks at
+Two brokers run at the same time from this tree; one of them has `check_body` replaced by a function that checks
 nothing. Each gets the same requests (acks=1, one partition, several in flight) in turns, so that the machine's drift
-meets both. The command prints the least CPU time of one request in any turn, without the check and with it, and their
+affects both. The command prints the least CPU time of one request in any turn, without the check and with it, and their
 ratio: other processes on the machine only ever add to it.
 """
 
@@ -101,7 +101,7 @@ class Broker:
         return sum(int(file.read_text().split()[0]) for file in files) / 1_000
 
     def produce(self, frame: bytes, requests: int, in_flight: int) -> float:
-        """Send a request so many times; return the broker's CPU time for one, in us."""
+        """Send a request `count` times; return the broker's CPU time for one, in us."""
         before_us = self.cpu_us()
         for number in range(requests + in_flight):
             if number < requests:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.request_cpu REVISION [--to OTHER] [--turns 40]
 
-For questions of a few per cent, such as what an account of each fetch costs, where `benchmarks.compare` sees the
+For differences of a few per cent, such as the cost of accounting for each fetch, where `benchmarks.compare` sees the
 machine's own drift. One broker per side, both running; requests of one shape are written to a socket many at once, so
-that the broker does nothing else and waits for nobody, and both sides take short turns. CPU time is the scheduler's. It
+that the broker does nothing else and never waits, and both sides take short turns. CPU time is the scheduler's. It
 prints medians, and the median of the ratios of neighbouring turns with its interval.
 """
 
@@ -89,7 +89,7 @@ def shapes() -> tuple[Shape, ...]:
             fetch_body(dict.fromkeys(range(PARTITIONS), newest), MAX_BYTES),
         ),
         Shape("fetch without records", 3_000, 200, *fetch, fetch_body({0: BATCHES}, MAX_BYTES)),
-        # Last: it changes where the log ends, of a partition that only the long fetch reads.
+        # Last: it moves the log end of a partition that only the long fetch reads.
         Shape("produce of one record", 2_000, 200, *produce, produce_body(PARTITIONS - 1, batch(100))),
     )
 
@@ -104,7 +104,7 @@ class Line:
         self._buffer = bytearray(1 << 20)
 
     def send(self, key: ApiKey, version: int, body: bytes, count: int) -> None:
-        """Send the same request so many times, and wait for all answers."""
+        """Send the same request many times, and wait for all responses."""
         frame = b"".join(frame_request(key, version, 1, CLIENT_ID, [body]))
         self._socket.sendall(frame * count)
         for _ in range(count):

@@ -4,8 +4,8 @@
 
 Each measurement is made on both sides before the next begins, each side on a
 cluster of its own, and everything is measured in rounds, so that a slow minute
-of the machine hits both. The figure is the median of the rounds, of the time
-without a leader the worst. The claim is the ratio; "must" and "aim" are what the project set out to reach.
+of the machine hits both. The figure is the median of the rounds; for the time
+without a leader it is the worst. The claim is the ratio; "must" and "aim" are what the project set out to reach.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Claim:
     unit: str
     must: float
     aim: float
-    # ratio: ours / theirs; absolute: ours alone. Higher or lower is better.
+    # ratio: ours / theirs; absolute: only ours. Higher or lower is better.
     is_ratio: bool
     is_higher_better: bool
 
@@ -48,7 +48,7 @@ class Claim:
 CLAIMS = [
     Claim("first_ack_3", "`up` to first acknowledged acks=all produce, 3 brokers", "s", 0.6, 0.3, False, False),
     Claim("first_ack_1", "the same, 1 broker", "s", 0.4, 0.2, False, False),
-    Claim("rss_mb", "idle RSS a broker", "MB", 50, 40, False, False),
+    Claim("rss_mb", "idle RSS per broker", "MB", 50, 40, False, False),
     Claim("idle", "CPU at rest, all brokers", "% of a core", 2, 0.5, False, False),
     Claim("idle_2000", "CPU at rest with 2,000 partitions x 3", "% of a core", 6, 1.5, False, False),
     Claim("produce_3", "produce 1 KB, RF 3, acks=all", "MB/s", 2.5, 5, True, True),
@@ -115,7 +115,7 @@ def small_requests(start: Callable[[int], Peer]) -> Figures:
 
 
 def small_requests_to(peer: Peer, topic: str) -> Figures:
-    """Latency and rate of single records, to a topic of a cluster that runs."""
+    """Latency and rate of single records, to a topic of a running cluster."""
     load.one_at_a_time(peer, topic, count=1000)
     single = load.single_record_requests(peer, topic)
     latency = load.one_at_a_time(peer, topic)
@@ -165,7 +165,7 @@ SIDES: Mapping[str, Callable[[int], Peer]] = {
 # The variant without page-cache recycling is measured where it matters.
 VARIANT_ONLY = {"throughput"}
 SAVED = WORK / "figures.json"
-# Of several rounds the median counts, but for these.
+# The median of the rounds counts, except for these.
 WORST = {"failover"}
 
 
@@ -191,7 +191,7 @@ def measure(names: list[str], *, with_kafka: bool, rounds: int) -> dict[str, Fig
 
 
 def claims_table(results: dict[str, Figures]) -> list[str]:
-    """Return when and where it was measured, and each claim that was."""
+    """Return when and where the measurement was made, and each measured claim."""
     ours, theirs = results["syncline"], results["kafka"]
     lines = [
         f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, Python {platform.python_version()},",
@@ -247,7 +247,7 @@ def _produce_row(title: str, figures: Figures, theirs: Figures, name: str) -> st
 
 
 def tables(results: dict[str, Figures]) -> dict[str, list[str]]:
-    """Return the lines of each table by its name on the page; none for what was not measured."""
+    """Return the lines of each measured table by its name on the page."""
     found = {"claims": claims_table(results)}
     if results[VARIANT]:
         found["page-cache recycling"] = recycling_table(results)
@@ -284,14 +284,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(MEASUREMENTS), default=list(MEASUREMENTS))
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured on both sides")
-    parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone and write nothing")
+    parser.add_argument("--no-kafka", action="store_true", help="measure only Syncline and write nothing")
     parser.add_argument("--report", action="store_true", help="write the figures of the last run again")
     options = parser.parse_args()
     if options.report:
         write_tables(json.loads(SAVED.read_text()))
         return
     WORK.mkdir(exist_ok=True)
-    # As installed: a start must not compile what was edited since.
+    # As after an installation: a start must not compile files edited since.
     compileall.compile_dir(ROOT / "src", quiet=1)
     results = measure(options.only, with_kafka=not options.no_kafka, rounds=options.rounds)
     merged = json.loads(SAVED.read_text()) if SAVED.exists() and options.only != list(MEASUREMENTS) else {}

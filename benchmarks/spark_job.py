@@ -1,4 +1,4 @@
-"""One Spark driver that reads topics again and again and tells what each round took; `spark_read` starts it.
+"""One Spark driver that reads topics again and again and reports each round's time; `spark_read` starts it.
 
     python spark_job.py FORMAT BOOTSTRAP [--jars A.jar,B.jar] QUERY:TOPIC:ROUNDS...
 
@@ -6,8 +6,8 @@ FORMAT is syncline, or kafka for Spark's own connector, which runs in an environ
 this file imports nothing of ours unless it reads with ours. Queries: `full` reads all columns, `pruned` offset and
 timestamp, `count` counts the rows, `stream` reads in micro-batches of 100 records.
 
-Each round is one line of JSON: query, rows, seconds, and seconds of processor time of this process and all that it
-started (JVM, planners, workers), from /proc. Ticks there are of 10 ms.
+Each round is one line of JSON: query, rows, seconds, and seconds of CPU time of this process and all that it
+started (JVM, planners, workers), from /proc, in ticks of 10 ms.
 """
 
 import json
@@ -22,7 +22,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def tree_cpu_s(root: int) -> float:
-    """Return the processor time of a process and its descendants, those that ended included."""
+    """Return the CPU time of a process and its descendants, ended ones included."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -1,11 +1,11 @@
-"""What reading topics into Spark costs, beside Spark's own Kafka connector.
+"""What reading topics into Spark costs, compared with Spark's own Kafka connector.
 
     python -m benchmarks.spark_read [--records 4800000] [--rounds 5] [--no-connector] [--write]
 
 Three brokers hold a topic of 12 partitions with records of 100 bytes, one of 2,000 partitions with 10 records each, and
 one that is read in micro-batches of 100 records. A driver with `local[2]` reads each again and again (`spark_job`),
-then one with Spark's own connector reads the large topic, in the same run; and then ours again, so that a machine that
-became slower or faster shows. Processor time is that of the driver and all its processes; the brokers' is beside it.
+then one with Spark's own connector reads the large topic, in the same run; and then ours again, to show whether the
+machine became slower or faster. CPU time is that of the driver and all its processes; the brokers' is listed beside it.
 The first rounds, which compile, are left out, and the median of the others counts.
 
 The connector needs Java, Maven once, and an environment of its own, as its jars are for Spark 4.0: it is made under
@@ -46,7 +46,7 @@ CONNECTOR_RATIO_MIN = 2.0
 
 
 class Rounds(NamedTuple):
-    """The median round of one query: rows, seconds, and processor time of the driver and of the brokers."""
+    """The median round of one query: rows, seconds, and CPU time of the driver and of the brokers."""
 
     rows: int
     seconds: float
@@ -60,7 +60,7 @@ class Rounds(NamedTuple):
 
     @property
     def cpu_us(self) -> float:
-        """Return the driver's processor time for one row."""
+        """Return the driver's CPU time per row."""
         return self.cpu_s / self.rows * 1e6
 
 
@@ -95,13 +95,13 @@ def fill(peer: Peer, records: int) -> None:
 
 
 def broker_cpu_s(peer: Peer) -> float:
-    """Return the processor time of all brokers so far, with that of threads that ended."""
+    """Return the CPU time of all brokers so far, ended threads included."""
     times = [psutil.Process(pid).cpu_times() for pid in peer.pids.values()]
     return sum(each.user + each.system for each in times)
 
 
 def run(python: Path | str, peer: Peer, kind: str, wanted: list[str], *options: str) -> dict[str, list[Any]]:
-    """Return what each round of a driver told, by query and topic."""
+    """Return what a driver reported for each round, by query and topic."""
     command = [str(python), str(ROOT / "benchmarks" / "spark_job.py"), kind, peer.bootstrap, *options, *wanted]
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     told: dict[str, list[Any]] = {}
@@ -146,7 +146,7 @@ def connector() -> tuple[Path, str]:
 def table(figures: dict[str, Rounds], micro_batch_s: float) -> list[str]:
     """Return the lines of the page."""
     lines = [
-        "| read | rows | seconds | rows/s | µs of CPU a row | the brokers' |",
+        "| read | rows | seconds | rows/s | µs of CPU per row | brokers' |",
         "|---|---|---|---|---|---|",
     ]
     for name, told in figures.items():
@@ -182,7 +182,7 @@ def main() -> int:
             theirs = run(python, peer, "kafka", [f"full:{LARGE}:{rounds}"], "--jars", jars)
             figures["all columns, Spark's Kafka connector"] = summary(theirs["full"], warm_up)
             again = run(sys.executable, peer, "syncline", [f"full:{LARGE}:{rounds}"])
-            figures["all columns, once more"] = summary(again["full"], warm_up)
+            figures["all columns, again"] = summary(again["full"], warm_up)
     finally:
         peer.stop()
     lines = table(figures, micro_batch_s)
@@ -196,17 +196,17 @@ def main() -> int:
 
 def missed_limits(figures: dict[str, Rounds], micro_batch_s: float) -> list[str]:
     """Return a sentence for each figure that misses its limit."""
-    ours = min((told for name, told in figures.items() if name in {"all columns", "all columns, once more"}))
+    ours = min((told for name, told in figures.items() if name in {"all columns", "all columns, again"}))
     checks = [
-        ("µs of CPU a row, all columns", ours.cpu_us, CPU_US_MAX),
-        ("µs of CPU a row, pruned", figures["`offset` and `timestamp` only"].cpu_us, PRUNED_CPU_US_MAX),
+        ("µs of CPU per row, all columns", ours.cpu_us, CPU_US_MAX),
+        ("µs of CPU per row, pruned", figures["`offset` and `timestamp` only"].cpu_us, PRUNED_CPU_US_MAX),
         ("seconds for 2,000 partitions", figures["2,000 partitions of 10 records"].seconds, MANY_S_MAX),
         ("seconds of a micro-batch", micro_batch_s, MICRO_BATCH_S_MAX),
     ]
     theirs = figures.get("all columns, Spark's Kafka connector")
     if theirs is not None:
-        checks.append(("times our seconds by the connector's", ours.seconds / theirs.seconds, 1 / CONNECTOR_RATIO_MIN))
-        checks.append(("times our CPU by the connector's", ours.cpu_us / theirs.cpu_us, 1.0))
+        checks.append(("times the connector's seconds", ours.seconds / theirs.seconds, 1 / CONNECTOR_RATIO_MIN))
+        checks.append(("times the connector's CPU time", ours.cpu_us / theirs.cpu_us, 1.0))
     return [f"missed: {value:.2f} {what}, not at most {most:.2f}" for what, value, most in checks if value > most]
 
 

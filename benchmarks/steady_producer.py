@@ -1,7 +1,7 @@
-"""A producer that writes at a steady rate to all partitions of a topic, and notes what it feels.
+"""A producer that writes at a steady rate to all partitions of a topic, and records how writes are affected.
 
-It is a client of default configuration except `acks=all` and `linger.ms=0`: when a leadership moves, it finds the new
-leader as any client does, and what that takes is part of the acknowledgement.
+It is a client with default configuration except `acks=all` and `linger.ms=0`: when a leadership moves, it finds the new
+leader as any client does, and that time is part of the acknowledgement's.
 """
 
 import os
@@ -18,7 +18,7 @@ RECORD_BYTES: Final = 1_000
 
 @dataclass(frozen=True)
 class Felt:
-    """What a producer felt between `begin` and `end`."""
+    """What a producer experienced between `begin` and `end`."""
 
     # The bytes that were acknowledged, as a share of what it wanted to write in that time.
     share: float
@@ -52,13 +52,13 @@ class SteadyProducer:
         self._producer.purge()
 
     def begin(self) -> None:
-        """Note from now on what is felt."""
+        """Record from now on."""
         self._began_s = time.monotonic()
         self._acknowledged = self._failed = 0
         self._slowest_ms = 0.0
 
     def end(self) -> Felt:
-        """Stop; return what was felt, also of the last records."""
+        """Stop; return the results, those of the last records included."""
         share = self._acknowledged / self._records_per_s / (time.monotonic() - self._began_s)
         self._is_over.set()
         self._thread.join()

@@ -3,14 +3,14 @@
     python -m benchmarks.throttle [--quotas MB_S ...] [--layouts NAME ...] [--seconds N] [--no-kafka] [--write]
 
 The test plan of KIP-73: data moves from one broker to one, from one to two and from two to one, each with and without
-a producer on the moving partitions. Both sides are told the same in Kafka's own words: rates and lists of throttled
+a producer on the moving partitions. Both sides get the same calls, in Kafka's own terms: rates and lists of throttled
 replicas as configurations, and AlterPartitionReassignments. Each move has a cluster of its own.
 
 What is measured is what the quota applies to: what arrives at a new replica until its move ends, which includes what
 producers write meanwhile. What a source sent is what arrived of the partitions that it leads. Figures are multiples of
-the quota, each of the broker through which most passed. A pause is a time in which nothing arrived there.
+the quota, each for the broker with the most bytes. A pause is a time in which nothing arrived there.
 
-It exits with 1 if Syncline does not keep its limits, with one sentence for each that it does not keep.
+It exits with 1 if Syncline exceeds a limit, with one sentence for each.
 
 Source: KIP-73, "Test plan".
 """
@@ -43,28 +43,28 @@ from benchmarks.steady_producer import SteadyProducer
 from benchmarks.throttle_outcome import BATCH_BYTES, HEADINGS, LAYOUTS, Layout, Outcome, summary, write
 
 TOPIC: Final = "moving"
-# One partition on each broker that does not move: what a producer feels there, it feels without moves as well.
+# One partition on each broker that does not move: its waits are not caused by moves.
 STILL: Final = "still"
 STILL_BYTES_S: Final = 30_000
 RECORD_BYTES: Final = 10_000
 PRODUCED_BYTES_S: Final = 300_000
 POLL_S: Final = 0.05
-# A producer writes for so long before a move, and after its end, since clients then have to find the new leaders.
+# How long a producer writes before a move, and after its end, when clients have to find the new leaders.
 BEFORE_S: Final = 1.0
 AFTER_S: Final = 2.0
 UNFENCED_S: Final = 60.0
-# A move that takes so many times what it should is given up.
+# The benchmark gives up a move that takes this many times longer than it should.
 GIVE_UP: Final = 6.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the plan, print the table, and say which promises were not kept."""
+    """Run the plan, print the table, and report the promises that were not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [layout.name for layout in LAYOUTS]
     parser.add_argument("--quotas", type=float, nargs="+", default=[1, 2, 5], metavar="MB_S")
     parser.add_argument("--layouts", nargs="+", choices=names, default=names)
     parser.add_argument("--seconds", type=float, default=28, help="how long the data of each move takes at its quota")
-    parser.add_argument("--no-kafka", action="store_true", help="measure Syncline alone")
+    parser.add_argument("--no-kafka", action="store_true", help="measure only Syncline")
     parser.add_argument("--write", action="store_true", help="write the table to docs/performance.md")
     options = parser.parse_args(arguments)
     starts: dict[str, Callable[[int], Peer]] = {"Syncline": start_syncline}
@@ -152,7 +152,7 @@ def create(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
 
 
 def fill(peer: Peer, layout: Layout, brokers: Sequence[int], partition_bytes: int) -> None:
-    """Create the topic that moves on the sources, and fill its partitions; and one that stays where it is."""
+    """Create and fill the topic that moves, on the sources, and one that stays where it is."""
     places = [[brokers[source]] for source in layout.side("sent")]
     topics = {TOPIC: places, STILL: [[broker] for broker in brokers]}
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})

@@ -1,4 +1,4 @@
-"""What became of a throttled move, what a strict quota promises of it, and the table of all moves.
+"""The outcome of a throttled move, what a strict quota promises for it, and the table of all moves.
 
 Figures are multiples of the quota. `unmet` compares a move with the promises: a sentence for each that was not kept.
 """
@@ -12,18 +12,18 @@ from benchmarks.flows import Flow
 from benchmarks.pages import replace_table
 from benchmarks.steady_producer import Felt
 
-# The batches that move are this large, or smaller; one is sent whole, however little of a quota is left.
+# The moving batches are at most this large; a batch is sent whole, however little of the quota is left.
 BATCH_BYTES: Final = 100_000
 # The name of the table on its page.
 TABLE: Final = "throttle table"
 
 # What a strict quota promises, as multiples of the quota.
 MEAN: Final = (0.90, 1.02)
-# Of two brokers on one side, each has its half, or nearly.
+# Of two brokers on one side, each gets about half.
 PART_MAX: Final = 0.65
 WORST_10_S_MAX: Final = 1.05
 WORST_SECOND_MAX: Final = 2.0
-# What clients are promised, and that data never stops flowing.
+# What clients are promised, and how long data may stop flowing.
 ACK_MS_MAX: Final = 500
 PRODUCED_MIN: Final = 0.98
 PAUSE_S_MAX: Final = 1.5
@@ -35,7 +35,7 @@ class Layout:
 
     name: str
     moves: tuple[tuple[int, int], ...]
-    # On which sides all data passes one broker, so that its quota limits the move.
+    # The sides on which all data passes one broker, so that its quota limits the move.
     limits: frozenset[str]
 
     @property
@@ -65,7 +65,7 @@ class Outcome:
     flows: Mapping[str, Flow]
     # None if it was given up.
     taken_s: float | None
-    # What a producer felt on the moving topic, and on one that does not move; None without producers.
+    # A producer's results on the moving topic, and on one that does not move; None without producers.
     felt: Felt | None = None
     felt_elsewhere: Felt | None = None
 

@@ -1,7 +1,7 @@
-"""A client in a process of its own that writes records at a steady rate, acks=all, and notes how long each waits.
+"""A client in a process of its own that writes records at a steady rate, acks=all, and records how long each waits.
 
-A process, because what a thread measured beside a busy interpreter would be the interpreter. It sends at its times
-whether or not earlier records are acknowledged, so a pause is felt by all that come meanwhile.
+A process, because a thread beside a busy interpreter would measure the interpreter. It sends on schedule whether or not
+earlier records are acknowledged, so a pause delays all records that come meanwhile.
 """
 
 import gc
@@ -17,7 +17,7 @@ _FLUSH_S: Final = 30.0
 
 
 class Load(NamedTuple):
-    """What to write: so many records of this size per second, to all partitions in turn."""
+    """What to write: records per second of this size, to all partitions in turn."""
 
     topic: str
     partitions: int
@@ -57,7 +57,7 @@ class Writer:
 def _write(bootstrap: str, load: Load, pipe: Connection) -> None:
     from confluent_kafka import Producer
 
-    # As clients that tune nothing: they wait 5 ms for more records, like those of Kafka since 4.0.
+    # Like untuned clients, which wait 5 ms for more records since Kafka 4.0.
     settings = {"acks": "all", "log_level": 0}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     value = os.urandom(load.record_bytes)
@@ -69,7 +69,7 @@ def _write(bootstrap: str, load: Load, pipe: Connection) -> None:
 
         return acknowledged
 
-    # The collector's pauses would be taken for those of the cluster.
+    # Pauses of the garbage collector would look like pauses of the cluster.
     gc.disable()
     due_s, number = time.monotonic(), 0
     while True:

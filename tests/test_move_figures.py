@@ -68,7 +68,7 @@ def test_what_was_said_of_the_end_is_compared_with_it() -> None:
     wrong = [(at, left * (1.3 if 9 <= at <= 11 else 1.0)) for at, left in true]
 
     assert list(Said(true, 40.0).unmet()) == []
-    assert list(Said(wrong, 40.0).unmet()) == ["what `reassign status` said of the end was wrong by 30 % at 25 %"]
+    assert list(Said(wrong, 40.0).unmet()) == ["the end that `reassign status` announced was off by 30 % at 25 %"]
     assert list(Said(wrong, 40.0, doubled_s=8.0).unmet()) == []
     assert len(list(Said([], 40.0, doubled_s=8.0).unmet())) == 1
 
