@@ -1,6 +1,6 @@
 """Where Spark finds the format "syncline" by itself: it looks into every top-level module named `pyspark_*`.
 
-Also what users import beside it. What needs packages of an extra is imported when it is asked for.
+Also what users import beside it. Names that need packages of an extra are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["DefaultSource", "SchemaRegistry", "delta_batches", "snapshot", "star
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
+    """Import a name on first use."""
     if name == "SchemaRegistry":
         from syncline.pipeline.registry.columns import SchemaRegistry
 

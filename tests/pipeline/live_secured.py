@@ -273,7 +273,7 @@ def test_stores_of_keytool(count, kafka: SecuredKafka, tmp_path: Path) -> None:
 
     assert count("MUTUAL", _protocol("SSL"), {f"{TRUST}.location": str(trust)}, password, shown) == RECORDS
     _refused(
-        "JKS store, which only Java reads: convert it with keytool -importkeystore",
+        "JKS store, which only Java can read: convert it with keytool -importkeystore",
         lambda: count("SSL", _protocol("SSL"), {f"{TRUST}.location": str(old)}, password),
     )
 

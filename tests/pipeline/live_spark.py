@@ -245,7 +245,7 @@ def test_committed_snapshot_stays_when_transactions_end(spark, kafka: Filled) ->
     del producer
     assert (offsets(committed), offsets(uncommitted)) == before == ([0, 1, 2, 3], [0, 1, 2, 3, 5])
     kafka.broker.recreate(topic)
-    with pytest.raises(Exception, match=f"topic {topic} was deleted and created again: it has the id"):
+    with pytest.raises(Exception, match=f"topic {topic} was deleted and created again: its id is"):
         offsets(committed)
 
 

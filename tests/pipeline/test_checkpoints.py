@@ -38,7 +38,12 @@ def test_source_is_chosen_among_several(tmp_path: Path) -> None:
     directory = checkpoint(tmp_path, {0: ['{"logOffset":3}', '{"t":{"0":5}}', "-"]}, [0])
 
     assert json.loads(starting_offsets(directory, source=1)) == {"t": {"0": 5}}
-    for source, words in ((0, "is not Kafka's"), (2, "has read nothing yet"), (3, "no source 3"), (-1, "no source -1")):
+    for source, words in (
+        (0, "is not a Kafka source"),
+        (2, "has read nothing yet"),
+        (3, "no source 3"),
+        (-1, "no source -1"),
+    ):
         with pytest.raises(OptionError, match=words):
             starting_offsets(directory, source=source)
 
@@ -46,7 +51,7 @@ def test_source_is_chosen_among_several(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["[]", "{", '{"t":{"a":1}}', '{"t":{"0":-1}}', '{"t":{"0":"1"}}', '{"t":{"0":true}}'])
 def test_place_of_another_kind_is_refused(tmp_path: Path, line: str) -> None:
     """None of these is an offset of Kafka's."""
-    with pytest.raises(OptionError, match="is not Kafka's"):
+    with pytest.raises(OptionError, match="is not a Kafka source"):
         starting_offsets(checkpoint(tmp_path, {0: [line]}, [0]))
 
 
@@ -59,9 +64,9 @@ def test_checkpoint_of_our_own_source_is_told_from_others(tmp_path: Path) -> Non
 
 def test_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     """One that is not there, one without a batch, one with a damaged or newer file."""
-    with pytest.raises(OptionError, match="is no checkpoint"):
+    with pytest.raises(OptionError, match="is not a checkpoint"):
         starting_offsets(tmp_path / "nowhere")
-    with pytest.raises(OptionError, match="no batch that was done"):
+    with pytest.raises(OptionError, match="no completed batch"):
         starting_offsets(checkpoint(tmp_path / "none", {0: ["{}"]}, []))
     with pytest.raises(OptionError, match="cannot be read"):
         starting_offsets(checkpoint(tmp_path / "lost", {}, [0]))

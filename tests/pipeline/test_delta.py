@@ -53,7 +53,7 @@ def test_checkpoint_that_was_moved_back_is_refused(tmp_path) -> None:
     append = delta_batches(table)
     for number in (0, 1, 2, 2):
         append(_Batch("q"), number)
-    with pytest.raises(DataLossError, match="has micro-batch 2 of query q, and this is number 1"):
+    with pytest.raises(DataLossError, match="already has micro-batch 2 of query q, but this is number 1"):
         append(_Batch("q"), 1)
     append(_Batch("other"), 0)
 

@@ -102,7 +102,7 @@ def test_workers_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
     (found,) = doctor.workers()
 
-    assert (found.state, "no program" in found.found) == (State.FAILED, True)
+    assert (found.state, "is not a program" in found.found) == (State.FAILED, True)
 
 
 def test_room_and_host_that_do_not_serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

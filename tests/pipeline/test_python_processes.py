@@ -27,7 +27,7 @@ def _imported(command: str, path: list[Path]) -> list[str]:
 
 
 def test_processes_do_not_compile_the_copy(tmp_path: Path) -> None:
-    """Guards: half a second of processor time for each process. Spark's own way would find the zip file."""
+    """Guards: half a second of CPU time for each process. Spark's own way would find the zip file."""
     (tmp_path / "with *, and blanks").mkdir()
     path = [ZIP, tmp_path / "with *, and blanks", ZIP.parent, tmp_path]
 

@@ -131,7 +131,7 @@ def test_page_says_so_when_a_check_fails() -> None:
 
 def test_words_hold_the_numbers_of_the_pictures() -> None:
     """Sentences are computed: best and worst hour, the longest outage, the worst lag."""
-    assert "scheduled at 6:00 leaves 0.6 minutes late on average, at 19:00 it is 20.0 minutes" in words.flights(FACTS)
+    assert "scheduled at 6:00 leave 0.6 minutes late on average, those at 19:00 20.0 minutes" in words.flights(FACTS)
     assert "left the ISR once, the longest for 9.0 s (broker 2, partition 0)" in words.replication(FACTS)
     assert "Leadership moved once, each time to a replica in sync" in words.replication(FACTS)
     assert "broker 2 was 11.0 s behind on partition 0 (at 0:28)" in words.lag(FACTS)

@@ -1,8 +1,8 @@
-"""Where a query of Spark's own Kafka connector stopped, from its checkpoint: so that one of ours goes on there.
+"""Where a query of Spark's own Kafka connector stopped, from its checkpoint, so that one of ours continues there.
 
 A checkpoint has a file per micro-batch: `offsets/N` says up to where batch N was to read, `commits/N` that it is done.
-What the newest batch with a commit had read is where the next query begins. A batch that was planned and not done is
-read again by ours, as it would have been by the old query.
+The next query begins where the newest batch with a commit ended. Ours reads a batch that was planned but not done
+again, as the old query would have.
 
 A file of `offsets` has a version, a line of metadata, and a line per source of the query, in the order in which they
 stand in it; the connector's are `{"topic": {"0": 23}}`.
@@ -19,7 +19,7 @@ _NOTHING: Final = ("-", "{}")
 
 
 def starting_offsets(checkpoint: str | Path, *, source: int = 0) -> str:
-    """Return the option `startingOffsets` of the query that goes on.
+    """Return the option `startingOffsets` of the query that continues.
 
     `source` counts the sources of the old query. Raises OptionError if there is no such checkpoint, no batch was done,
     or the source was not Kafka's.
@@ -32,7 +32,7 @@ def starting_offsets(checkpoint: str | Path, *, source: int = 0) -> str:
     except (OSError, ValueError) as error:
         raise OptionError(f"{file} cannot be read as the offsets of a batch: {error}") from error
     if version != _VERSION:
-        raise OptionError(f"{file} is of version {version[:20]}; {_VERSION} can be read")
+        raise OptionError(f"{file} has version {version[:20]}, but only {_VERSION} can be read")
     if not 0 <= source < len(sources):
         raise OptionError(f"{file} has {len(sources)} sources, so there is no source {source}: they count from 0")
     line = sources[source]
@@ -41,20 +41,20 @@ def starting_offsets(checkpoint: str | Path, *, source: int = 0) -> str:
     offsets = _offsets(line)
     if offsets is None:
         if _has_ids(line):
-            raise OptionError(f"{directory} is a checkpoint of the format syncline: the query goes on with it as it is")
-        raise OptionError(f"source {source} of {directory} is not Kafka's: its place is {line[:80]}")
+            raise OptionError(f"{directory} is already a checkpoint of the format syncline: run the query with it")
+        raise OptionError(f"source {source} of {directory} is not a Kafka source: its offsets are {line[:80]}")
     return json.dumps(offsets)
 
 
 def _newest(commits: Path) -> int:
-    """Return the newest batch that was done."""
+    """Return the newest completed batch."""
     try:
         names = [each.name for each in commits.iterdir()]
     except OSError as error:
-        raise OptionError(f"{commits.parent} is no checkpoint of a query: {error}") from error
+        raise OptionError(f"{commits.parent} is not a checkpoint of a query: {error}") from error
     done = [int(name) for name in names if name.isdecimal()]
     if not done:
-        raise OptionError(f"{commits.parent} has no batch that was done: start at startingOffsets as before")
+        raise OptionError(f"{commits.parent} has no completed batch: start at startingOffsets as before")
     return max(done)
 
 

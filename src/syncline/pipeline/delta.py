@@ -4,7 +4,7 @@
 
 Spark may hand over a micro-batch again, after a crash between the table's commit and its own. So each commit to the
 table carries the id of the query and the number of the batch (the protocol's application transactions), and a batch
-that the table already has is left out. That holds as long as the checkpoint, which has the id, is kept; one that was
+that the table already has is skipped. That holds as long as the checkpoint, which has the id, is kept; one that was
 moved back is refused.
 
 A micro-batch comes into the memory of the driver; bound it with `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
@@ -44,20 +44,20 @@ def delta_batches(
     def append(batch: "DataFrame", number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY)
         if not query:
-            raise OptionError("delta_batches is for foreachBatch of a stream: this batch belongs to none")
+            raise OptionError("delta_batches needs foreachBatch of a stream: this batch belongs to no stream")
         application = f"syncline-{query}"
         target: Any = table
         if DeltaTable.is_deltatable(table, storage_options=options):
-            # What is written is written upon what was looked at: a second driver of this query cannot come between.
+            # The write applies to the version that was checked: a second driver of this query cannot come between.
             target = DeltaTable(table, storage_options=options)
             written = target.transaction_version(application)
             if written is not None and written > number:
                 raise DataLossError(
-                    f"table {table} has micro-batch {written} of query {query}, and this is number {number}: the"
-                    " checkpoint was moved back. Start with a new checkpoint, or move the table back as well"
+                    f"table {table} already has micro-batch {written} of query {query}, but this is number {number}: "
+                    "the checkpoint was moved back. Start with a new checkpoint, or move the table back as well"
                 )
             if written == number:
-                log.warning("table %s has micro-batch %s of query %s already; it is left out", table, number, query)
+                log.warning("table %s already has micro-batch %s of query %s; skipping it", table, number, query)
                 return
         write_deltalake(
             target,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class PipelineError(Exception):
-    """What a user can understand and mend without reading our code; the message begins with what is wrong."""
+    """What a user can understand and fix without reading our code; the message begins with what is wrong."""
 
 
 class OptionError(PipelineError):
@@ -16,7 +16,7 @@ class BrokerError(PipelineError):
 
 
 class SecurityError(BrokerError):
-    """Encryption or authentication failed in a way that trying again does not mend; never retried."""
+    """Encryption or authentication failed in a way that a retry does not fix; never retried."""
 
 
 class OffsetOutOfRangeError(BrokerError):

@@ -1,6 +1,6 @@
 """In a notebook, an error of ours begins with its sentence.
 
-Spark puts its own words before a sentence that comes from a Python process of its (docs/pipeline.md, Limits), and
+Spark puts its own words before a sentence that comes from one of its Python processes (docs/pipeline.md, Limits), and
 IPython prints the frames of Spark's code above both. IPython has a place for that: a handler for chosen classes of
 exceptions (`set_custom_exc`). Ours prints the sentence, and lets IPython show the rest as it would have.
 """

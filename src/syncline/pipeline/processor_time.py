@@ -1,6 +1,6 @@
-"""Processor time of this process and of all that it started and that still run, as far as the machine tells.
+"""CPU time of this process and of all running processes that it started, where the machine reports it.
 
-Linux tells it in /proc, in ticks of 10 ms; elsewhere there is none.
+Linux reports it in /proc, in ticks of 10 ms; elsewhere there is none.
 """
 
 import os
@@ -11,7 +11,7 @@ _PROC: Final = Path("/proc")
 
 
 def of_tree(root: int) -> float | None:
-    """Return the seconds of a process and its descendants, those that ended included; `None` if nobody tells."""
+    """Return the seconds of a process and its descendants, ended ones included; `None` where none are reported."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in _PROC.glob("[0-9]*"):

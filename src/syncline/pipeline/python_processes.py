@@ -1,7 +1,7 @@
 """The command that starts Spark's Python processes: with the PySpark that is installed, not the copy in its zip file.
 
 Spark puts `pyspark.zip` first on the path of each Python process that it starts. That file has no bytecode, so each
-process compiles PySpark anew, which takes half a second of processor time; a query that reads one topic starts nine.
+process compiles PySpark anew, which takes half a second of CPU time; a query that reads one topic starts nine.
 The file must stay where it is: Spark looks for data sources only if it is there. So this module writes a script to the
 cache directory that takes it off the path and then becomes `python`.
 

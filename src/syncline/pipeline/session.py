@@ -92,8 +92,8 @@ def spark_session(
 def environment_of(master: str) -> dict[str, str]:
     """Return the variables that a session needs, unless they are set.
 
-    A local session is for this machine alone. The driver of a cluster tells its executors where it is: what Spark finds
-    for the name of this host, as an address that means any is none for them.
+    A local session is only for this machine. The driver of a cluster sends its executors its address: the one that
+    Spark finds for the name of this host, because they cannot use an address that means any.
     """
     return {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
 
@@ -123,7 +123,7 @@ def class_archive_options(home: Path, cache: Path, *, leave: bool) -> str:
         wanted = f"-XX:ArchiveClassesAtExit={archive}"
     else:
         return ""
-    # Which classes it does not archive, and why, is of no use to anybody here.
+    # Nobody needs its list of the classes that it does not archive.
     return f' "{wanted}" -Xlog:disable -Xlog:all=error:stderr'
 
 

@@ -1,4 +1,4 @@
-"""How many tasks Spark runs at once, told from the session to the process that plans a query.
+"""How many tasks Spark runs at once, passed from the session to the process that plans a query.
 
 Spark runs a data source's planning in a process that knows no session, no configuration and no master: it has the
 environment of the JVM, and nothing else. So a session of ours leaves a note there before the JVM starts. In a session
@@ -29,7 +29,7 @@ def slots_of_master(master: str) -> Slots:
 
 
 def leave_note(master: str) -> None:
-    """Tell the processes of a JVM that is about to start how many slots there are, unless that is a guess."""
+    """Pass the number of slots to the processes of a JVM that is about to start, unless it is a guess."""
     slots = slots_of_master(master)
     if slots.is_guess:
         os.environ.pop(_NOTE, None)

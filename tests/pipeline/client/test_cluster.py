@@ -52,7 +52,7 @@ def test_client_refuses_what_is_no_host_name() -> None:
     with (
         Cluster(ClientSettings((("kafka..example", 9092),))) as cluster,
         pytest.raises(
-            OptionError, match=r"kafka\.\.example is no host name: correct the option kafka.bootstrap.servers"
+            OptionError, match=r"kafka\.\.example is not a host name: correct the option kafka.bootstrap.servers"
         ),
     ):
         cluster.partitions(())

@@ -149,10 +149,10 @@ def _raises() -> str:
     [
         ("no_such_module:current", "cannot be imported"),
         ("my_tokens:missing", "cannot be imported"),
-        ("my_tokens:number", "is no function"),
+        ("my_tokens:number", "is not a function"),
         ("my_tokens:nothing", "returned NoneType"),
         ("my_tokens:raising", "raised ValueError"),
-        ("my_tokens:quoted", "no bearer token"),
+        ("my_tokens:quoted", "not a bearer token"),
     ],
 )
 def test_token_function_that_gives_no_token_is_named(monkeypatch, function: str, told: str) -> None:
@@ -178,7 +178,7 @@ def test_wrong_name_or_password_is_told_at_once(mechanism, wrong: dict[str, str]
     """Guards: "wrong password": one attempt, not two minutes of them."""
     security = Security(login=_login(mechanism, **wrong))
     with running(SecuredBroker(mechanisms=(mechanism,))) as broker:
-        with _fails(rf"refuses user \w+ by {mechanism}: Auth.*; correct the option kafka.sasl.jaas.config", broker):
+        with _fails(rf"refuses user \w+ with {mechanism}: Auth.*; correct the option kafka.sasl.jaas.config", broker):
             _ask(broker, security)
         assert broker.connections == 1
 
@@ -215,7 +215,7 @@ def test_unknown_mechanism_is_told_with_those_that_are_known() -> None:
     """Guards: "unknown mechanism"."""
     with (
         running(SecuredBroker(mechanisms=SCRAM)) as broker,
-        _fails("does not know PLAIN: set the option kafka.sasl.mech.*offers SCRAM-SHA-256, SCRAM-SHA-512", broker),
+        _fails("does not support PLAIN: set the option kafka.sasl.mech.*offers SCRAM-SHA-256, SCRAM-SHA-512", broker),
     ):
         _ask(broker, Security(login=_login()))
 
@@ -358,7 +358,7 @@ def test_broker_that_hangs_up_within_the_login_is_told_soon(monkeypatch: pytest.
 
 
 def test_client_that_was_answered_is_patient_with_brokers_that_hang_up() -> None:
-    """A restarting broker is no reason to give up; nor is an answer that anybody may have."""
+    """A restarting broker is no reason to give up; nor is an answer that any client may get."""
     contact = first_contact.FirstContact()
     assert not contact.is_hopeless(ClosedEarlyError(), 0)
     assert not contact.is_hopeless(ClosedEarlyError(), first_contact.PATIENCE_S - 1)
@@ -408,7 +408,7 @@ def test_broker_cannot_fill_memory_before_the_login_is_done() -> None:
     """An answer of a gigabyte is refused by its size."""
     with (
         answering((1 << 29).to_bytes(4, "big")) as broker,
-        pytest.raises(ConnectionError, match="an answer of 536870912 bytes"),
+        pytest.raises(ConnectionError, match="a response of 536870912 bytes"),
     ):
         Connection.open(broker.address, _settings(broker.address, Security(login=_login())))
 

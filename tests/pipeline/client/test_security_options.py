@@ -169,9 +169,9 @@ LOGIN = {**SASL_SSL, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": 
         pytest.param({**SASL_SSL, "kafka.sasl.jaas.config": PLAIN}, "mechanism is missing", id="no mechanism"),
         pytest.param({**LOGIN, "kafka.sasl.mechanism": "GSSAPI"}, "write one of PLAIN, SCRAM", id="Kerberos"),
         pytest.param({**LOGIN, "kafka.sasl.mechanism": "AWS_MSK_IAM"}, "write one of PLAIN, SCRAM", id="of a vendor"),
-        pytest.param({**LOGIN, "kafka.sasl.mechanisms": "PLAIN"}, "say the same", id="mechanism twice"),
+        pytest.param({**LOGIN, "kafka.sasl.mechanisms": "PLAIN"}, "set the same thing", id="mechanism twice"),
         pytest.param({**LOGIN, "kafka.sasl.mechanism": "SCRAM-SHA-256"}, "module belongs to PLAIN", id="other module"),
-        pytest.param({**LOGIN, "kafka.sasl.password": HUSH}, "say the same", id="password twice"),
+        pytest.param({**LOGIN, "kafka.sasl.password": HUSH}, "set the same thing", id="password twice"),
         pytest.param({**LOGIN, "kafka.sasl.jaas.config": PLAIN[:-1]}, "semicolon", id="broken line"),
         pytest.param({**LOGIN, "kafka.sasl.jaas.config": f"a.B required p={HUSH};"}, "not one of", id="module"),
         pytest.param(
@@ -191,7 +191,7 @@ LOGIN = {**SASL_SSL, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": 
         pytest.param({**BY_TOKEN, "oauthTokenFile": " "}, "name a file", id="empty file"),
         pytest.param({**BY_TOKEN, "oauthTokenFunction": "os.getcwd"}, "write module:function", id="no colon"),
         pytest.param(
-            {**BY_TOKEN, "oauthTokenFunction": "a:b", "oauthTokenFile": "/t"}, "say the same", id="two tokens"
+            {**BY_TOKEN, "oauthTokenFunction": "a:b", "oauthTokenFile": "/t"}, "set the same thing", id="two tokens"
         ),
         pytest.param(
             {**BY_TOKEN, "kafka.sasl.oauthbearer.token.endpoint.url": f"https://me:{HUSH}@host/"},
@@ -209,7 +209,9 @@ LOGIN = {**SASL_SSL, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": 
         pytest.param({**SSL, "kafka.ssl.truststore.type": "BCFKS"}, "write PEM or PKCS12", id="store type"),
         pytest.param({**SSL, "kafka.ssl.truststore.location": ""}, "is empty", id="empty location"),
         pytest.param(
-            {**SSL, "kafka.ssl.truststore.location": "a", "kafka.ssl.ca.location": "b"}, "say the same", id="two trusts"
+            {**SSL, "kafka.ssl.truststore.location": "a", "kafka.ssl.ca.location": "b"},
+            "set the same thing",
+            id="two trusts",
         ),
         pytest.param({**SSL, "kafka.ssl.truststore.password": HUSH}, "without kafka.ssl.truststore.loc", id="no trust"),
         pytest.param({**SSL, "kafka.ssl.key.password": HUSH}, "without kafka.ssl.keystore.loc", id="no key store"),
@@ -252,7 +254,7 @@ def test_options_about_java_are_passed_over_with_a_line_in_the_log(caplog: pytes
 
 
 def test_a_password_in_the_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """PLAIN without TLS shows the password to everybody on the way; SCRAM does not."""
+    """PLAIN without TLS shows the password to anyone on the network; SCRAM does not."""
     security_options._warn.cache_clear()
     with caplog.at_level(logging.WARNING):
         scram = {"kafka.sasl.mechanism": "SCRAM-SHA-256", "kafka.sasl.jaas.config": SCRAM}

@@ -123,7 +123,7 @@ def test_trust_store_that_cannot_be_read_names_its_option(
         ("encrypted, no password", "set kafka.ssl.key.password"),
         ("encrypted, wrong password", "kafka.ssl.key.password right"),
         ("broken key", "cannot be read: is it complete"),
-        ("another's key", "does not belong to its certificate"),
+        ("another's key", "does not match its certificate"),
         ("trust store", "is it a trust store"),
         ("PKCS12, wrong password", "kafka.ssl.keystore.password right"),
         ("JKS", "JKS store"),

@@ -353,7 +353,7 @@ _HUGE = b"\xfe" + b"\xff" * 8 + b"\x01"
             id="a-bomb-of-empty-records",
         ),
         pytest.param(_sealed(bytes(70), 2**31 - 1), "claims 2147483647 records in 70 bytes", id="every-record"),
-        pytest.param(_sealed(b"\xff" * 1_000, 1), "has an integer that does not end", id="a-length-without-end"),
+        pytest.param(_sealed(b"\xff" * 1_000, 1), "has an unterminated integer", id="a-length-without-end"),
         pytest.param(
             _sealed(b"\x20\x00\x00\x00" + _HUGE + bytes(6), 1), "longer than all records", id="a-key-of-8-exabytes"
         ),

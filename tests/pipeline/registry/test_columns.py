@@ -131,7 +131,7 @@ def test_error_names_the_first_record_that_cannot_be_read() -> None:
             offsets = pa.array([7, 8, 9, 10], pa.int64())
             with pytest.raises(PipelineError, match=r" \(offset 9\)$"):
                 _decoder(server, "failfast", ["offset"]).decode(column, offsets)
-            with pytest.raises(PipelineError, match='at=\\["topic", "partition", "offset"\\]\\) says of which record'):
+            with pytest.raises(PipelineError, match='at=\\["topic", "partition", "offset"\\]\\) shows which record'):
                 _decoder(server, "failfast").decode(column)
 
 
@@ -176,6 +176,6 @@ def test_wrong_requests_are_refused_when_the_query_is_made() -> None:
             registry.decoded("value", subject="orders-value", mode="dropmalformed")  # type: ignore[arg-type]
         with pytest.raises(SchemaError, match="has no messages"):
             registry.encoded("value", subject="orders-value", message="M")
-        with pytest.raises(SchemaError, match="AVRO, JSON and PROTOBUF are"):
+        with pytest.raises(SchemaError, match="known are AVRO, JSON and PROTOBUF"):
             registry.encoded("value", subject="odd")
         assert registry.register("more", '"int"') == 3

@@ -133,7 +133,7 @@ def test_same_way_in_two_documents_is_no_circle() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ({"properties": {"a": {"$ref": 5}}}, "no text"),
+        ({"properties": {"a": {"$ref": 5}}}, "that is not text"),
         ({"properties": {"a": {"$ref": "#anchor"}}}, "anchor"),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, "refers to #/nowhere"),
         ({"properties": {"a": {"$ref": "other.json"}}}, "refers to other.json"),

@@ -91,7 +91,7 @@ def test_registry_that_refuses_is_named_with_what_it_refused() -> None:
     with pytest.raises(SchemaError, match=f"registry at {server.url} cannot be reached") as refused:
         Registry(server.url, {"basic.auth.user.info": "alice:secret", "max.retries": 0}).by_id(1)
     assert "secret" not in str(refused.value)
-    with pytest.raises(SchemaError, match="registry at nowhere cannot be asked"):
+    with pytest.raises(SchemaError, match="registry at nowhere cannot be used"):
         Registry("nowhere").by_id(1)
 
 
@@ -104,7 +104,7 @@ def test_password_in_an_address_is_in_no_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("<html>", "does not answer as a schema registry"), ("{}", "without the text")]
+    ("content", "words"), [("<html>", "does not answer like a schema registry"), ("{}", "without the text")]
 )
 def test_server_that_is_no_registry_is_told(content: str, words: str) -> None:
     """A page of a web server, and an empty answer."""

@@ -228,7 +228,7 @@ def test_rows_that_differ_between_attempts_are_written_and_reported(topics, boot
     write(options, batches_of([b"b", b"c"]), Task(topic, 0, 2))
 
     assert set(values_in(bootstrap, topic)) == {b"a", b"b", b"c"}
-    assert "the number of tasks has changed, or the query is random" in caplog.text
+    assert "the number of tasks has changed, or the query is not deterministic" in caplog.text
 
 
 def test_what_cannot_be_written_is_refused_in_a_sentence(topics, bootstrap) -> None:

@@ -119,7 +119,7 @@ def test_configuration_without_meaning_is_named_once_in_the_log(caplog) -> None:
         for _ in range(3):
             SinkOptions.parse({**GIVEN, "kafka.linger.ms": "5"}, streaming=True)
 
-    assert [record.getMessage().split(" has ")[0] for record in caplog.records] == ["option kafka.linger.ms"]
+    assert [record.getMessage().split(" is ")[0] for record in caplog.records] == ["option kafka.linger.ms"]
 
 
 def test_table_gives_each_configuration_one_meaning() -> None:

@@ -21,8 +21,8 @@ def _options(**given: str) -> SourceOptions:
     [
         ({"flights": "an-id"}, []),
         ({"flights": ""}, []),
-        ({"flights": "other"}, ["topic flights was deleted and created again: it has the id other"]),
-        ({}, ["topic flights was deleted: topicIds says an-id, and there is no topic of that name"]),
+        ({"flights": "other"}, ["topic flights was deleted and created again: its id is other"]),
+        ({}, ["topic flights was deleted: topicIds says an-id, but there is no topic of that name"]),
     ],
 )
 def test_topics_are_known_by_their_ids(ids: dict[str, str], sentences: list[str]) -> None:

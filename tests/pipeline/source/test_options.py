@@ -61,7 +61,7 @@ def test_options_prefer_a_timestamp_to_offsets() -> None:
         pytest.param({"startingOffsets": "soon"}, "earliest, latest or", id="offsets are no word"),
         pytest.param({"startingOffsets": "latest"}, "would read nothing", id="batch from latest"),
         pytest.param({"startingOffsets": '{"t": {"0": -1}}'}, "would read nothing", id="batch from latest in JSON"),
-        pytest.param({"startingOffsets": '{"t": {"0": -3}}'}, "makes sense", id="offset below -2"),
+        pytest.param({"startingOffsets": '{"t": {"0": -3}}'}, "needs a valid number", id="offset below -2"),
         pytest.param({"startingOffsets": '{"t": [0]}'}, "topics with partitions", id="offsets as list"),
         pytest.param({"endingOffsets": "earliest"}, "would read nothing", id="to earliest"),
         pytest.param({"startingTimestamp": "2013-01-01"}, "Unix milliseconds", id="time as text"),
@@ -86,7 +86,7 @@ def test_options_prefer_a_timestamp_to_offsets() -> None:
         pytest.param({"fetchOffset.numRetries": "-1"}, "whole number from 0 on", id="negative retries"),
         pytest.param({"maxTriggerDelay": "soon"}, "with its unit, such as 500ms", id="delay"),
         pytest.param(
-            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "no batch could be both", id="above itself"
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "no batch can satisfy both", id="above itself"
         ),
         pytest.param({"commitOffsetsToGroup": "true"}, "name it in the option kafka.group.id", id="no group"),
         pytest.param({"startingOffsetsByTimestampStrategy": "skip"}, "error or latest", id="strategy"),

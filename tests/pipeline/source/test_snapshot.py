@@ -56,7 +56,7 @@ def test_snapshot_of_a_topic_that_was_created_again_fails_or_says_so(broker, boo
     broker.recreate(topic)
     broker.produce(topic, _records(9))
 
-    with pytest.raises(DataLossError, match=rf"topic {topic} was deleted and created again: it has the id"):
+    with pytest.raises(DataLossError, match=rf"topic {topic} was deleted and created again: its id is"):
         _planned(fixed)
     options = SourceOptions.parse({**fixed, "includeGaps": "true"}, streaming=False)
     with Cluster(options.client) as cluster:

@@ -1,10 +1,10 @@
-"""Reading ahead: many partitions, one connection per leader, and the next answers on their way while one is worked on.
+"""Reading ahead: many partitions, one connection per leader, and the next responses in flight while one is processed.
 
 Each leader has at most one question to answer. Once its answer is here, the headers of its batches say where the next
 question begins, so that one leaves before the records are decoded. A question names the partitions that are likely to
 fill its answer, and no more: a broker looks at each of them.
 
-Failures that pass are retried by the rules of `cluster`: what was already returned is not asked for again.
+Transient failures are retried by the rules of `cluster`: what was already returned is not requested again.
 
 Units: offsets count records; ends are exclusive.
 """
@@ -68,7 +68,7 @@ class Ahead:
             first = next(iter(self._open))
             task = f"fetch {first} at offset {self._open[first].start}"
             arrived = self._cluster.persist(task, self._receive)
-            # Whatever is wrong now is wrong at the next attempt, too, and is dealt with there.
+            # A failure now occurs at the next attempt, too, and is handled there.
             with contextlib.suppress(OSError, RetriableError):
                 self._ask()
             yield arrived
@@ -83,7 +83,7 @@ class Ahead:
             self._open[place] = span
 
     def drop(self, place: TopicPartition) -> None:
-        """Read no more of a partition; what is on its way is left aside."""
+        """Read no more of a partition, and ignore what is in flight."""
         self._open.pop(place, None)
 
     def _ask(self) -> None:
@@ -125,7 +125,7 @@ class Ahead:
         for place, offset in asked.items():
             fetched = parts.get(place)
             if fetched is None:
-                failed = f"the answer does not tell of {place}"
+                failed = f"the response does not contain {place}"
                 continue
             is_gone = fetched.code == ErrorCode.OFFSET_OUT_OF_RANGE
             if not is_gone and not is_fine(fetched.code, f"fetch of {place} at offset {offset}"):

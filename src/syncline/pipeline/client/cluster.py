@@ -47,7 +47,7 @@ Answer = TypeVar("Answer")
 
 
 class Whereabouts(NamedTuple):
-    """Where brokers are, and which of them leads each partition, as far as one process knows and tells another."""
+    """Where brokers are, and which of them leads each partition, as far as one process knows and passes on."""
 
     brokers: Mapping[int, Address]
     leaders: Mapping[TopicPartition, int]
@@ -66,7 +66,7 @@ class Cluster:
     _connections: Connections = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the connections; a caller that knows brokers has heard of them from one that answered."""
+        """Make the connections; a caller that knows brokers has them from one that answered."""
         self._connections = Connections(self.settings, is_proven=bool(self._brokers))
 
     @classmethod
@@ -92,7 +92,7 @@ class Cluster:
         self._connections.close()
 
     def whereabouts(self, places: Iterable[TopicPartition]) -> Whereabouts:
-        """Return where partitions are, as far as earlier answers said; asks nobody."""
+        """Return where partitions are, as far as earlier responses said, without asking a broker."""
         leaders = {place: self._leaders[place] for place in places if place in self._leaders}
         return Whereabouts(dict(self._brokers), leaders)
 
@@ -151,7 +151,7 @@ class Cluster:
         return self._connections.call(address, api, body)
 
     def ask_any(self, api: Api, body: bytes) -> memoryview:
-        """Return the answer of the first broker that answers: connected, found or told, bootstrap; one attempt."""
+        """Return the answer of the first broker that answers: connected, found or known, bootstrap; one attempt."""
         known = (*self._connections.by_address, *self._brokers.values(), *self.settings.bootstrap)
         failures: list[RetriableError] = []
         for address in dict.fromkeys(known):
@@ -168,7 +168,7 @@ class Cluster:
             self._metadata([place.topic])
         leader = self._leaders.get(place)
         if leader is None:
-            raise OtherTopicError({place.topic: f"partition {place} does not exist any more"})
+            raise OtherTopicError({place.topic: f"partition {place} no longer exists"})
         if leader not in self._brokers:
             raise RetriableError(f"partition {place} has no leader")
         return self._brokers[leader]
@@ -191,7 +191,7 @@ class Cluster:
         try:
             code, parts = fetching.answer(view)
         except (struct.error, UnicodeDecodeError) as error:
-            raise RetriableError(f"an answer of {address[0]}:{address[1]} cannot be read: {error!r}") from error
+            raise RetriableError(f"a response from {address[0]}:{address[1]} cannot be read: {error!r}") from error
         if not is_fine(code, "fetch"):
             raise RetriableError(f"{address[0]}:{address[1]}: {name_of(code)}")
         return parts
@@ -203,7 +203,7 @@ class Cluster:
     def persist(self, task: str, attempt: Callable[[], Answer]) -> Answer:
         """Return the answer of the first attempt that succeeds; forget connections and metadata between attempts.
 
-        An attempt fails with `RetriableError`; what becomes of it at the end is said in `retrying`.
+        An attempt fails with `RetriableError`; `retrying` describes what it finally becomes.
         """
         return retrying.persist(
             task, attempt, self.settings, patience_ms=lambda: self._connections.patience_ms, forget=self._forget_all
@@ -240,7 +240,7 @@ class Cluster:
                 raise RetriableError(f"topic {name} is being created")
             if topic.code != ErrorCode.NONE:
                 check_rights(topic.code, f"metadata of topic {name}")
-                raise BrokerError(f"topic {name} is refused: {name_of(topic.code)}")
+                raise BrokerError(f"the broker refuses topic {name}: {name_of(topic.code)}")
             wanted_id = self.expected.get(name, "")
             if wanted_id and topic.id and topic.id != wanted_id:
                 others[name] = f"topic {name} was deleted and created again: its id was {wanted_id}, now {topic.id}"
@@ -293,7 +293,7 @@ class Cluster:
         self.send_fetch(address, {place: offset})
         fetched = self.receive_fetch(address).get(place)
         if fetched is None:
-            raise RetriableError(f"the answer does not tell of {place}")
+            raise RetriableError(f"the response does not contain {place}")
         if fetched.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRangeError(f"{place} does not hold offset {offset}")
         if not is_fine(fetched.code, f"fetch of {place} at offset {offset}"):

@@ -1,11 +1,11 @@
 """One connection to a broker: requests leave, and answers return in the order of their requests.
 
-`open` connects, encrypts and logs in, as the settings say. `send` and `receive` are apart, so that one request is on
-its way while the answer to another is worked on; `call` is both. An answer is one memoryview over the bytes that came
+`open` connects, encrypts and logs in, as the settings say. `send` and `receive` are apart, so that one request is in
+flight while the answer to another is processed; `call` is both. An answer is one memoryview over the bytes that came
 from the socket, never copied.
 
 Failures are `OSError`, after which the connection is useless and its owner closes it; `ClosedEarlyError` is one of
-them. What trying again does not mend, such as a wrong password, is a `SecurityError` or `OptionError` instead.
+them. What a retry does not fix, such as a wrong password, is a `SecurityError` or `OptionError` instead.
 
 A broker may end sessions (KIP-368): then the connection logs in again, in its place, before a request that it sends
 when no answer is awaited and most of the session is over. One that always awaits an answer is closed by the broker when
@@ -33,7 +33,7 @@ from syncline.pipeline.client.tls_failures import no_tls, only_tls, sentence
 from syncline.pipeline.errors import OptionError, SecurityError
 
 _RESPONSE_BYTES_MAX: Final = 1 << 30
-# Before a broker has shown who it is, it may not fill this process's memory.
+# Before a broker is authenticated, it may not fill this process's memory.
 _LOGIN_BYTES_MAX: Final = 1 << 20
 _CONNECT_S_MAX: Final = 10
 # An alert of TLS 1.0 to 1.3, where the size of an answer should be.
@@ -67,7 +67,7 @@ class Connection:
             stream = socket.create_connection(address, timeout=min(timeout_s, _CONNECT_S_MAX))
         except UnicodeError:
             raise OptionError(
-                f"{address[0]} is no host name: correct the option kafka.bootstrap.servers, "
+                f"{address[0]} is not a host name: correct the option kafka.bootstrap.servers, "
                 "or the brokers' advertised.listeners"
             ) from None
         made = cls(address, settings, stream)
@@ -81,7 +81,7 @@ class Connection:
         return made
 
     def call(self, api: Api, body: bytes) -> memoryview:
-        """Return the body of the answer to one request; nothing else is on its way."""
+        """Return the body of the answer to one request; no other request is in flight."""
         assert not self.unanswered, f"{len(self.unanswered)} answers are still to be received"
         self.send(api, body)
         return self.receive()
@@ -106,15 +106,15 @@ class Connection:
             raise SecurityError(only_tls(self._where))
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= (_LOGIN_BYTES_MAX if self._is_logging_in else _RESPONSE_BYTES_MAX):
-            raise ConnectionError(f"an answer of {size} bytes is no Kafka answer; is this the port of a broker?")
+            raise ConnectionError(f"a response of {size} bytes is not a Kafka response; is this the port of a broker?")
         answer = self._read(size)
         if answer[:4] != struct.pack(">i", number):
-            raise ConnectionError("the answer belongs to another request")
+            raise ConnectionError("the response belongs to another request")
         self._has_answered = self._has_answered or not self._is_logging_in
         return answer[5 if api.is_flexible else 4 :]
 
     def wait_at_most(self, timeout_ms: int) -> None:
-        """Let answers from now on take this long."""
+        """Let responses take this long from now on."""
         self.stream.settimeout(timeout_ms / 1000)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Connection:
                 self.stream = encrypted(self.stream, self.address, security.tls)
             except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
                 raise ClosedEarlyError(
-                    f"the broker closed the connection within the TLS handshake; probably {no_tls('it')}"
+                    f"the broker closed the connection during the TLS handshake; probably {no_tls('it')}"
                 ) from error
         if security.login is not None:
             self._log_in()
@@ -161,7 +161,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _explaining(self) -> Iterator[None]:
-        """Say what it may mean that a connection fails before its first answer."""
+        """Add what a connection that fails before its first response may mean."""
         try:
             yield
         except OSError as error:
@@ -182,6 +182,6 @@ class Connection:
             return "a listener with TLS or a login does that; if this is one, set the option kafka.security.protocol"
         certificate = "" if security.tls.keys else ", or for a client certificate kafka.ssl.keystore.location"
         return (
-            "a listener that wants a login or a client certificate does that; if this is one, "
+            "a listener that requires a login or a client certificate does that; if this is one, "
             f"set the option kafka.security.protocol to SASL_SSL{certificate}"
         )

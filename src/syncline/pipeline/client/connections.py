@@ -1,7 +1,7 @@
 """The connections of one client: one to each broker, opened when it is first used and again after a failure.
 
-A failure closes its connection and becomes a `RetriableError`, so that who asks need only try again: a `HungUpError`
-where the broker closed a connection that it had accepted. What trying again does not mend, such as a wrong password or
+A failure closes its connection and becomes a `RetriableError`, so that the caller need only retry: a `HungUpError`
+where the broker closed a connection that it had accepted. What a retry does not fix, such as a wrong password or
 a listener that expects another protocol (`first_contact`), is a `SecurityError` or `OptionError` instead.
 
 Until a broker has answered, each address has its share of `bootstrap_timeout_ms`, so that all have their turn.
@@ -41,7 +41,7 @@ class Connections:
         self.by_address.clear()
 
     def call(self, address: Address, api: Api, body: bytes) -> memoryview:
-        """Return a broker's answer to one request; no other is on its way to it."""
+        """Return a broker's answer to one request; no other is in flight to it."""
         with self._connected(address) as connection:
             assert not connection.unanswered, f"{len(connection.unanswered)} answers are still to be received"
             connection.send(api, body)
@@ -66,7 +66,7 @@ class Connections:
 
     @property
     def patience_ms(self) -> int:
-        """Return for how long attempts may fail."""
+        """Return how long attempts may fail."""
         if self.is_proven:
             return self.settings.patience_ms
         return min(self.settings.patience_ms, self.settings.bootstrap_timeout_ms)

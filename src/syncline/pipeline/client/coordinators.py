@@ -34,12 +34,12 @@ def offers_transactions(cluster: Cluster) -> bool:
             code, count = struct.unpack_from(">hi", view)
             keys = {key for key, _, _ in struct.iter_unpack(">hhh", view[6 : 6 + 6 * count])}
         except struct.error as error:
-            raise RetriableError(f"an answer cannot be read: {error!r}") from error
-        if not is_fine(code, "question which requests it serves"):
+            raise RetriableError(f"a response cannot be read: {error!r}") from error
+        if not is_fine(code, "request for its API versions"):
             raise RetriableError(name_of(code))
         return _END_TXN_KEY in keys
 
-    return cluster.persist("ask what the brokers offer", ask)
+    return cluster.persist("ask the brokers for their API versions", ask)
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ def check(code: int, subject: str) -> None:
     """Raise `RetriableError` for a code that passes and `BrokerError` for a refusal; the sentence names `subject`."""
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         raise BrokerError(
-            f"the user may not use {subject}: allow it to write and describe transactional ids with the prefix "
+            f"the user may not use {subject}: allow writing and describing transactional ids with the prefix "
             "syncline-sink-, or set the option deliveryGuarantee to at-least-once"
         )
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         raise BrokerError(
-            f"the user may not use {subject}: allow it to read groups with the prefix syncline-sink-, "
+            f"the user may not use {subject}: allow reading groups with the prefix syncline-sink-, "
             "or set the option deliveryGuarantee to at-least-once"
         )
     if not is_fine(code, subject):

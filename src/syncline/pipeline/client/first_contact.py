@@ -1,8 +1,8 @@
-"""First contact: when a cluster that only hangs up is taken for one that expects another protocol.
+"""First contact: when a cluster that only closes connections counts as one that expects another protocol.
 
-A listener that wants TLS, a login or a client certificate closes the connection of a client that does not know, often
-without a word. So does a broker that is being stopped, for a moment. So a client that has never had an answer gives up
-after some seconds of nothing but hanging up; one that has had an answer speaks the right protocol, and is patient.
+A listener that wants TLS, a login or a client certificate closes the connection of a client that does not know this,
+often without an error. A broker that is stopping does so, too, for a moment. So a client that never got a response
+gives up after some seconds of closed connections; one that did get one speaks the right protocol, and is patient.
 
 An answer to ApiVersions proves nothing: listeners that want a login answer it before.
 

@@ -32,7 +32,7 @@ _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "
 
 
 class JaasError(Exception):
-    """The line is no JAAS line; the message says where and why, and repeats no value."""
+    """The line is not a JAAS line; the message says where and why, and repeats no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def parse(line: str) -> JaasEntry:
     while not tokens[position].is_sign(";"):
         name, value = _option(tokens[position : position + 3])
         if name in options:
-            raise JaasError(f"option {name} is there twice")
+            raise JaasError(f"option {name} occurs twice")
         options[name] = value
         position += 3
     if tokens[position + 1].kind != "end":
-        raise JaasError(f"character {tokens[position + 1].character} begins something after the semicolon")
+        raise JaasError(f"there is something after the semicolon, at character {tokens[position + 1].character}")
     return JaasEntry(tokens[0].text.rpartition(".")[2], options)
 
 
@@ -79,7 +79,7 @@ def _option(tokens: list[_Token]) -> tuple[str, Secret]:
             raise JaasError("it must end with a semicolon")
     name, sign, value = tokens
     if name.kind not in {"word", "quoted"} or not sign.is_sign("=") or value.kind not in {"word", "quoted"}:
-        raise JaasError(f'character {name.character} begins something that is not option="value"')
+        raise JaasError(f'what begins at character {name.character} is not option="value"')
     return name.text, Secret(value.text)
 
 
@@ -88,8 +88,8 @@ def _tokens(line: str) -> Iterator[_Token]:
     while position < len(line):
         match = _TOKEN.match(line, position)
         if match is None:
-            what = "a quotation that does not end" if line[position] in "\"'" else "something unexpected"
-            raise JaasError(f"character {position + 1} begins {what}")
+            what = "an unterminated quotation" if line[position] in "\"'" else "something unexpected"
+            raise JaasError(f"{what} begins at character {position + 1}")
         kind = match.lastgroup
         assert kind is not None, "every alternative is a group"
         if kind in {"double", "single"}:

@@ -21,7 +21,7 @@ DESCRIBE_LOG_DIRS: Final = Api(35, 2, is_flexible=True)
 
 
 def log_sizes(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return how many bytes each partition has at its leader; one that a leader does not tell is left out."""
+    """Return how many bytes each partition has at its leader; those that a leader does not report are left out."""
     wanted = sorted(places)
     return cluster.persist("ask for the sizes of partitions", lambda: _ask(cluster, wanted))
 
@@ -31,7 +31,7 @@ def log_sizes_if_told(cluster: Cluster, places: Iterable[TopicPartition]) -> dic
     try:
         return _ask(cluster, sorted(places))
     except (OSError, RetriableError, BrokerError) as error:
-        log.info("partitions are weighed by their offsets: %s", error)
+        log.info("partition sizes are unknown, so offsets are used as weights: %s", error)
         return {}
 
 

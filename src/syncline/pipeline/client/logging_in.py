@@ -48,13 +48,13 @@ def log_in(call: Call, login: Login, where: str) -> int:
         return _exchange(call, tokens)
     except _RefusedError as error:
         reason = _tidy(error.answer.message, known) or name_of(error.answer.code)
-        raise SecurityError(f"{where} refuses {login.who} by {login.mechanism}: {reason}; {_advice(login)}") from None
+        raise SecurityError(f"{where} refuses {login.who} with {login.mechanism}: {reason}; {_advice(login)}") from None
     except sasl.SaslError as error:
         if error.last_word:
             with contextlib.suppress(OSError):
                 call(SASL_AUTHENTICATE, authenticate_request(error.last_word))
         reason = _tidy(str(error), known)
-        raise SecurityError(f"logging in at {where} by {login.mechanism} failed: {reason}; {_advice(login)}") from None
+        raise SecurityError(f"login at {where} with {login.mechanism} failed: {reason}; {_advice(login)}") from None
 
 
 class _RefusedError(Exception):
@@ -79,7 +79,7 @@ def _exchange(call: Call, tokens: sasl.Exchange) -> int:
 
 
 def _tidy(message: str, known: Iterable[Secret]) -> str:
-    """Return a broker's message in one line of bounded length, without what it must not repeat."""
+    """Return a broker's message in one line of bounded length, without secrets."""
     hidden = without(message, known)
     printable = "".join(each if each.isprintable() else " " for each in hidden)
     return " ".join(printable.split())[:_MESSAGE_CHARACTERS_MAX]
@@ -88,13 +88,13 @@ def _tidy(message: str, known: Iterable[Secret]) -> str:
 def _no_handshake(code: int, mechanisms: tuple[str, ...], login: Login, where: str) -> str:
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(sorted(mechanisms)) or "none"
-        return f"{where} does not know {login.mechanism}: set the option kafka.sasl.mechanism; it offers {offered}"
+        return f"{where} does not support {login.mechanism}: set the option kafka.sasl.mechanism; it offers {offered}"
     if code == ErrorCode.ILLEGAL_SASL_STATE:
         return (
             f"{where} is a listener without authentication: remove SASL_ from the option kafka.security.protocol, "
-            "or name a listener with it in kafka.bootstrap.servers"
+            "or name a listener with authentication in kafka.bootstrap.servers"
         )
-    return f"{where} refuses to begin a login by {login.mechanism}: {name_of(code)}"
+    return f"{where} refuses to begin a login with {login.mechanism}: {name_of(code)}"
 
 
 def _advice(login: Login) -> str:

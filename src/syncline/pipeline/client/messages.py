@@ -35,5 +35,5 @@ def decoded(kind: type[Any], view: memoryview) -> Any:
     try:
         message, _ = entity_reader(kind)(bytes(view), 0)
     except DecodeError as error:
-        raise RetriableError(f"an answer cannot be read: {error!r}") from error
+        raise RetriableError(f"a response cannot be read: {error!r}") from error
     return message

@@ -2,7 +2,7 @@
 
 Every broker from Apache Kafka 2.8 on serves version 10, the first with topic ids (KIP-516). An id belongs to one topic
 for ever: a topic that is deleted and created again under the same name has another one. Ids are written as Kafka's own
-tools write them, 22 characters of URL-safe base64; an empty text stands for a broker that told none.
+tools write them, 22 characters of URL-safe base64; an empty text stands for a broker that sent none.
 """
 
 import uuid

@@ -33,7 +33,7 @@ class FencedError(BrokerError):
 
 
 class OutOfOrderError(BrokerError):
-    """The partition holds other records of this producer than it thinks: another attempt is writing, or has written."""
+    """The partition holds other records of this producer than expected: another attempt is writing, or has written."""
 
 
 def request(batches: Mapping[TopicPartition, bytes], *, transactional_id: str | None, timeout_ms: int) -> bytes:
@@ -53,7 +53,7 @@ def answer(view: memoryview) -> dict[TopicPartition, int]:
     try:
         return dict(_rows(view))
     except (struct.error, UnicodeDecodeError) as error:
-        raise RetriableError(f"an answer cannot be read: {error!r}") from error
+        raise RetriableError(f"a response cannot be read: {error!r}") from error
 
 
 def _rows(view: memoryview) -> Iterator[tuple[TopicPartition, int]]:
@@ -116,7 +116,7 @@ class Producer:
                     else:
                         failures.append(f"{place}: {name_of(code)}")
             if unacknowledged:
-                raise RetriableError("; ".join(failures) or "a broker left out partitions in its answer")
+                raise RetriableError("; ".join(failures) or "a broker left out partitions in its response")
 
         if unacknowledged:
             self.cluster.persist(f"write to {_named(batches)}", attempt)
@@ -141,18 +141,18 @@ class Producer:
 
 
 def _is_appended(code: int, place: TopicPartition) -> bool:
-    """Return False where it is worth trying again; raise for a refusal."""
+    """Return False where a retry may help; raise for a refusal."""
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return True
     if code in _FENCED:
         raise FencedError(
-            f"another attempt at the same task has taken over, so this one may not write to {place} any more: "
-            "nothing needs to be done if Spark started it; otherwise two queries run with one checkpoint: stop one"
+            f"another attempt at the same task has taken over, so this one may no longer write to {place}: "
+            "if Spark started it, do nothing; otherwise two queries share one checkpoint: stop one"
         )
     if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         raise OutOfOrderError(
             f"{place} holds records that another attempt at the same task has just written: "
-            "start the query again, it goes on behind them"
+            "restart the query, which continues after them"
         )
     if code in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
         raise BrokerError(

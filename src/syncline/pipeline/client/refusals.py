@@ -30,7 +30,7 @@ _PASSING: Final = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-# What a broker must allow a user, by what it answers where it does not.
+# The rights that a user needs, by the error code that reports them missing.
 _RIGHTS: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Describe and Read (to write: Write) on the topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Read on the group",
@@ -40,7 +40,7 @@ _RIGHTS: Final = {
 
 
 class DeniedError(SecurityError):
-    """The broker knows who asks, and does not allow it; the message lacks who and where."""
+    """The broker denies a known user; the message does not say whom and where."""
 
 
 class RetriableError(Exception):
@@ -58,7 +58,7 @@ class OtherTopicError(RetriableError):
     """
 
     def __init__(self, topics: Mapping[str, str]) -> None:
-        """Say it of all topics at once."""
+        """Join the sentences of all topics."""
         super().__init__("; ".join(topics.values()))
         self.topics = dict(topics)
 

@@ -1,4 +1,4 @@
-"""Trying again: until an attempt succeeds, fails in a way that trying again does not mend, or patience is over.
+"""Retries: until an attempt succeeds, fails in a way that a retry does not fix, or patience is over.
 
 Units: milliseconds in settings, seconds of the monotonic clock.
 """
@@ -55,7 +55,7 @@ def persist(
             if waited_ms + backoff_ms > bearable_ms and retry_count >= settings.retry_count_min:
                 raise BrokerError(
                     f"could not {task} on {settings.bootstrap_text} within {bearable_ms} ms: "
-                    f"{error}; check that the brokers run and the option kafka.bootstrap.servers names them"
+                    f"{error}; check that the brokers are running and the option kafka.bootstrap.servers names them"
                 ) from error
             retry_count += 1
             time.sleep(backoff_ms / 1000)

@@ -1,7 +1,7 @@
 """SASL exchanges as a client, without any socket: each yields what to send and receives what was answered.
 
 The exchange is over when the generator returns; `SaslError` says that the other side broke a rule or refuses in the
-mechanism's own words. Whether the broker accepts at the end is said beside the exchange, by Kafka's SaslAuthenticate.
+mechanism's own words. Kafka's SaslAuthenticate reports, beside the exchange, whether the broker finally accepts.
 
 Source: RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER), KIP-43, KIP-84, KIP-255, KIP-342.
 """
@@ -52,7 +52,7 @@ def exchange(login: Login, *, token: Secret | None, nonce: str) -> Exchange:
 def extension_problem(name: str, value: str) -> str | None:
     """Return why this cannot be an extension of OAUTHBEARER, None if it can."""
     if name == "auth" or not _EXTENSION_NAME.fullmatch(name):
-        return "its name must be letters, and not auth"
+        return "its name must be letters, but not auth"
     if not _EXTENSION_VALUE.fullmatch(value):
         return "its value must be printable characters"
     return None

@@ -1,6 +1,6 @@
 """The two requests of a login, by hand: SaslHandshake 1 and SaslAuthenticate 2 (KIP-43, KIP-152, KIP-368).
 
-They are read before anybody has shown who they are, so each length is checked, and a message that is cut short is a
+They are read before either side is authenticated, so each length is checked, and a message that is cut short is a
 `ConnectionError`: the peer does not speak Kafka.
 
 Units: milliseconds; a lifetime of 0 means that the session does not end.
@@ -69,7 +69,7 @@ class _Reader:
     def bytes_(self, size: int) -> bytes:
         found = bytes(self._view[self._position : self._position + max(size, 0)])
         if len(found) < size:
-            raise ConnectionError("the answer is cut short")
+            raise ConnectionError("the response is cut short")
         self._position += len(found)
         return found
 
@@ -86,7 +86,7 @@ class _Reader:
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 return value
-        raise ConnectionError("the answer has a length that does not end")
+        raise ConnectionError("the response has an unterminated length")
 
 
 def _varint(value: int) -> bytes:

@@ -2,8 +2,8 @@
 
 The password never leaves this machine: both sides prove that they know what is derived from it, and the derivation is
 slow on purpose. A server that offers few iterations would make the proof cheap to guess from, one that asks for too
-many keeps this client busy; both are refused. The server's signature is verified: without that, anybody could play
-the broker.
+many keeps this client busy; both are refused. The server's signature is verified: without that, anyone could
+impersonate the broker.
 
 As in Kafka, names and passwords are used as they are, without SASLprep; there is no channel binding.
 """
@@ -20,7 +20,7 @@ from syncline.pipeline.client.secret import Secret
 
 Hash: TypeAlias = Literal["sha256", "sha512"]
 
-# Kafka's own lower bound (RFC 7677 has the same), and about half a second of one processor.
+# Kafka's own lower bound (RFC 7677 has the same), and about half a second of CPU time.
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 1_000_000
 _GS2_HEADER: Final = "n,,"
@@ -76,7 +76,7 @@ def _challenge(message: str, nonce: str) -> tuple[str, bytes, int]:
     if not server_nonce.startswith(nonce) or len(server_nonce) == len(nonce):
         raise ScramError("the server's nonce does not continue this client's")
     if not (count.isascii() and count.isdigit() and len(count) <= len(str(ITERATIONS_MAX))):
-        raise ScramError("the server's iterations are no number within bounds")
+        raise ScramError("the server's iteration count is not a number within bounds")
     if not ITERATIONS_MIN <= int(count) <= ITERATIONS_MAX:
         raise ScramError(f"the server asks for {count} iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted")
     salt = _base64(salt_text, "salt")

@@ -1,4 +1,4 @@
-"""How a client shows who it is and checks who it speaks to: plain values, as options describe them.
+"""How a client authenticates itself and its brokers: plain values, as options describe them.
 
 They travel to tasks in other processes, so they hold names of files rather than open stores; `tls.py` reads the files
 when a connection is made. Everything secret is a `Secret`, so that these values may be printed.
@@ -43,7 +43,7 @@ class KeyStore:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Encryption: whom to trust (None: the machine's authorities), what to show, and which versions to speak."""
+    """Encryption: whom to trust (None: the machine's authorities), which certificate to show, which versions to use."""
 
     trust: TrustStore | None = None
     keys: KeyStore | None = None
@@ -100,4 +100,4 @@ class Security:
             return self.login.who
         if self.tls is not None and self.tls.keys is not None:
             return f"the subject of the certificate in {self.tls.keys.option}"
-        return "User:ANONYMOUS, for this client does not log in"
+        return "User:ANONYMOUS, because this client does not log in"

@@ -3,9 +3,8 @@
 Everything is checked while a query is planned, before any broker is asked; only files are opened later, by each
 process that connects. No message repeats a value that may be secret.
 
-An option that would have no effect is a mistake here: Kafka's clients pass over a password without a protocol that uses
-it, and then wait in silence. Options that only choose between Java's implementations are passed over with a line in
-the log.
+An option that would have no effect is an error here: Kafka's clients ignore a password without a protocol that uses it,
+and then wait in silence. Options that only choose between Java's implementations are ignored with a line in the log.
 
 Source: Kafka's client configurations; librdkafka's CONFIGURATION page; KIP-651 (PEM), KIP-1139 (tokens from files).
 """
@@ -102,7 +101,7 @@ def is_security_option(name: str) -> bool:
 
 
 def security(options: Mapping[str, str]) -> Security:
-    """Return what the options say, of which only those of this module are looked at; raise `OptionError` otherwise."""
+    """Return what those of the options say that belong to this module; raise `OptionError` for a wrong one."""
     lowered = {name.lower(): value for name, value in options.items() if is_security_option(name)}
     given = {name: lowered.pop(name.lower()) for name in NAMES if name.lower() in lowered}
     _check_others(lowered)
@@ -117,7 +116,7 @@ def security(options: Mapping[str, str]) -> Security:
             _superfluous(name, protocol, "SASL_SSL" if with_tls else "SASL_PLAINTEXT or SASL_SSL")
     login = _login(given) if with_login else None
     if login is not None and not with_tls and not login.mechanism.startswith("SCRAM"):
-        _warn(f"option {PROTOCOL} is {protocol}: {login.mechanism} sends what everybody on the way can read and use")
+        _warn(f"option {PROTOCOL} is {protocol}: anyone on the network can read and use what {login.mechanism} sends")
     return Security(tls=_tls(given) if with_tls else None, login=login)
 
 
@@ -144,14 +143,14 @@ def _check_others(options: Mapping[str, str]) -> None:
             close = difflib.get_close_matches(name, NAMES, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise OptionError(f"option {name} does not exist{hint}")
-        _warn(f"option {name} has no effect: it is about Java's clients")
+        _warn(f"option {name} has no effect: it only affects Java clients")
 
 
 def _only_one(given: Mapping[str, str], names: Iterable[str]) -> str | None:
     """Return which of these options is there, None for none; raise `OptionError` for two."""
     found = [name for name in names if name in given]
     if len(found) > 1:
-        raise OptionError(f"options {' and '.join(found)} say the same: keep one of them")
+        raise OptionError(f"options {' and '.join(found)} set the same thing: keep one of them")
     return found[0] if found else None
 
 
@@ -161,9 +160,9 @@ def _tls(given: Mapping[str, str]) -> Tls:
             _refuse(name, given[name], "write PEM or PKCS12, and convert other stores with keytool -importkeystore")
     check = given.get(_HOST_CHECK, "https").strip().lower()
     if check not in {"https", "", "none"}:
-        _refuse(_HOST_CHECK, check, "write https, or nothing to accept a certificate for any host")
+        _refuse(_HOST_CHECK, check, "write https, or leave it empty to accept a certificate for any host")
     if check != "https":
-        _warn(f"{_HOST_CHECK} is off: any host with a trusted certificate can play the broker")
+        _warn(f"{_HOST_CHECK} is off: any host with a trusted certificate can impersonate the broker")
     return Tls(_trust(given), _keys(given), checks_host=check == "https", versions=_versions(given))
 
 
@@ -318,8 +317,8 @@ def _token_source(name: str, value: str) -> TokenSource:
     if name == _TOKEN_URL and url.scheme == "file" and url.path:
         return TokenSource(name, file=unquote(url.path))
     raise OptionError(
-        f"option {name} must name a file of this machine: write file:///path/of/token, or get the token from "
-        f"elsewhere by a function of yours in the option {TOKEN_FUNCTION}"
+        f"option {name} must name a file of this machine: write file:///path/of/token, or name a function "
+        f"that returns the token in the option {TOKEN_FUNCTION}"
     )
 
 

@@ -1,4 +1,4 @@
-"""How to reach the brokers: what every process of a query is told.
+"""How to reach the brokers, as every process of a query knows it.
 
 Settings travel to tasks in other processes, so they hold plain values and no connection.
 

@@ -39,7 +39,7 @@ def trust(context: ssl.SSLContext, store: TrustStore) -> None:
     except (ssl.SSLError, ValueError):
         raise OptionError(
             f"option {store.option} has no certificate that can be read: "
-            "it must hold the certificates of the authorities that signed those of the brokers"
+            "it must hold the certificates of the authorities that signed the brokers' certificates"
         ) from None
 
 
@@ -62,9 +62,7 @@ def show(context: ssl.SSLContext, store: KeyStore) -> None:
         context.load_cert_chain(name, password=one_time)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise OptionError(
-                f"option {store.option} has a private key that does not belong to its certificate"
-            ) from None
+            raise OptionError(f"option {store.option} has a private key that does not match its certificate") from None
         raise OptionError(
             f"option {store.option} has a key or certificate that OpenSSL refuses: {error.reason}"
         ) from None
@@ -123,7 +121,7 @@ def _own_first(
     """Return the chain with the key's own certificate first, wherever it stood."""
     own = [each for each in certificates if each.public_key() == key.public_key()]
     if not own:
-        raise OptionError(f"option {store.option} has a private key that does not belong to its certificate")
+        raise OptionError(f"option {store.option} has a private key that does not match its certificate")
     return [own[0], *(each for each in certificates if each != own[0])]
 
 
@@ -178,7 +176,7 @@ def _is_pem(content: bytes, option: str) -> bool:
         return True
     if content.startswith(_JAVA_MAGIC):
         raise OptionError(
-            f"option {option} has a JKS store, which only Java reads: convert it with "
+            f"option {option} has a JKS store, which only Java can read: convert it with "
             "keytool -importkeystore -srckeystore OLD -destkeystore NEW -deststoretype PKCS12"
         )
     if not content.startswith(_DER_SEQUENCE):

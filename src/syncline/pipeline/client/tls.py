@@ -27,7 +27,7 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 def encrypted(stream: socket.socket, address: Address, tls: Tls) -> ssl.SSLSocket:
     """Return the stream after a TLS handshake.
 
-    Raises `SecurityError` for what trying again does not mend, `OptionError` for unusable stores, and `OSError` for a
+    Raises `SecurityError` for what a retry does not fix, `OptionError` for unusable stores, and `OSError` for a
     connection that fails in between.
     """
     try:

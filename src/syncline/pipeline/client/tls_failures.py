@@ -1,7 +1,7 @@
 """What a failure of TLS means, in a sentence that names the address and what to correct.
 
-OpenSSL's reasons name its functions and alerts; a user has options, certificates and ports. None of these failures is
-mended by trying again.
+OpenSSL's reasons name its functions and alerts; a user has options, certificates and ports. A retry fixes
+none of these failures.
 
 Source: the names and numbers are those of OpenSSL 1.1.1 to 3.x.
 """
@@ -43,7 +43,7 @@ def sentence(error: ssl.SSLError, address: Address, tls: Tls) -> str | None:
     if reason in _NOT_TLS:
         return no_tls(where)
     if any(word in reason for word in _VERSION):
-        return f"{where} speaks no version of TLS that this client speaks: set the option kafka.ssl.enabled.protocols"
+        return f"{where} and this client have no TLS version in common: set the option kafka.ssl.enabled.protocols"
     if "ALERT" in reason and any(word in reason for word in _ABOUT_OUR_CERTIFICATE):
         return _about_us(reason, where, tls)
     return None
@@ -68,11 +68,11 @@ def only_tls(where: str) -> str:
 def _about_broker(error: ssl.SSLCertVerificationError, where: str) -> str:
     if error.verify_code == _EXPIRED:
         return (
-            f"the certificate of {where}, or of its authority, has expired: it must be renewed at the broker; "
+            f"the certificate of {where}, or of its authority, has expired: renew it at the broker; "
             "no option of this query helps, unless this machine's clock is wrong"
         )
     if error.verify_code == _NOT_YET_VALID:
-        return f"the certificate of {where} is not valid yet: check this machine's clock, or have it renewed"
+        return f"the certificate of {where} is not valid yet: check this machine's clock, or renew the certificate"
     if error.verify_code in _UNKNOWN_AUTHORITY:
         return (
             f"the certificate of {where} is signed by an authority that this client does not trust: name that "
@@ -82,7 +82,7 @@ def _about_broker(error: ssl.SSLCertVerificationError, where: str) -> str:
         return (
             f"the certificate of {where} is for another host: write a name that the certificate has in "
             "kafka.bootstrap.servers and the brokers' advertised.listeners, or set the option "
-            "kafka.ssl.endpoint.identification.algorithm to nothing, which lets any host with a trusted certificate in"
+            "kafka.ssl.endpoint.identification.algorithm to nothing, which accepts any host with a trusted certificate"
         )
     return f"the certificate of {where} is refused: {error.verify_message}"
 
@@ -90,10 +90,10 @@ def _about_broker(error: ssl.SSLCertVerificationError, where: str) -> str:
 def _about_us(reason: str, where: str, tls: Tls) -> str:
     if tls.keys is None:
         return (
-            f"{where} wants a certificate of this client: set the option kafka.ssl.keystore.location "
+            f"{where} requires a certificate of this client: set the option kafka.ssl.keystore.location "
             f"(OpenSSL says {reason})"
         )
     return (
-        f"{where} refuses this client's certificate: correct the option {tls.keys.option}, or have the authority that "
-        f"signed it trusted by the brokers (OpenSSL says {reason})"
+        f"{where} refuses this client's certificate: correct the option {tls.keys.option}, or make the brokers "
+        f"trust the authority that signed it (OpenSSL says {reason})"
     )

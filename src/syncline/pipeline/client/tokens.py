@@ -24,7 +24,7 @@ def token_of(source: TokenSource) -> Secret:
     token = text.strip()
     if not is_bearer_token(token):
         raise OptionError(
-            f"option {source.option} leads to something that is no bearer token: it must be the token alone, "
+            f"option {source.option} gives something that is not a bearer token: it must be only the token, "
             "without spaces, quotes or a line before it"
         )
     return Secret(token)
@@ -69,5 +69,5 @@ def _imported(source: TokenSource) -> Callable[[], Any]:
             "write module:function, and have the module on every machine that runs this query"
         ) from None
     if not callable(function):
-        raise OptionError(f"option {source.option} names {source.function}, which is no function")
+        raise OptionError(f"option {source.option} names {source.function}, which is not a function")
     return function  # type: ignore[no-any-return]  # its result is checked

@@ -74,7 +74,7 @@ def _read_identity(view: memoryview, subject: str) -> Identity:
             "lower it to their transaction.max.timeout.ms, or raise that"
         )
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        raise BrokerError("the user may not write idempotently: allow it IDEMPOTENT_WRITE on the cluster")
+        raise BrokerError("the user may not write idempotently: allow IDEMPOTENT_WRITE on the cluster")
     _check(code, subject)
     return Identity(int(told.producer_id), int(told.producer_epoch))
 
@@ -83,7 +83,7 @@ def _check(code: int, subject: str) -> None:
     if code in _FENCED:
         raise FencedError(
             f"another attempt at the same task has taken over {subject}, or it took longer than "
-            "kafka.transaction.timeout.ms: nothing needs to be done if Spark started another attempt; otherwise stop "
+            "kafka.transaction.timeout.ms: if Spark started another attempt, do nothing; otherwise stop "
             "the second query with this checkpoint, or raise that option"
         )
     check(code, subject)

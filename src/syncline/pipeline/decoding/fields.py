@@ -4,7 +4,7 @@
              header count, headers: key length, key | value length, value         (lengths and deltas: zigzag varint)
 
 Once the place of each record is known, NumPy reads the n-th integer of all records at once. Each step is taken when a
-column needs it, and never for a column that nobody asked for: the fields of batch headers need no record at all, the
+column needs it, and never for a column that was not requested: the fields of batch headers need no record at all, the
 offset needs none where no record of a batch was removed, the timestamp needs one integer of each.
 
 Units: offsets count records; timestamps are Unix milliseconds, -1 for none; places count bytes.

@@ -182,7 +182,7 @@ def _after_long(body: bytes, position: int, batch: Batch) -> int:
     length = shift = 0
     while (byte := body[position]) >= 0x80:
         if shift >= 7 * VARINT_BYTES_MAX:
-            raise DecodeError(f"the batch at offset {batch.base_offset} has an integer that does not end")
+            raise DecodeError(f"the batch at offset {batch.base_offset} has an unterminated integer")
         length |= (byte & 0x7F) << shift
         shift += 7
         position += 1

@@ -52,7 +52,7 @@ def _any_length(data: Bytes, positions: Ints, first: Bytes) -> tuple[Ints, Ints]
     while len(open_rows):
         at = place[open_rows]
         if shift >= 7 * VARINT_BYTES_MAX or at.max() >= len(data):
-            raise DecodeError("a record holds an integer that does not end")
+            raise DecodeError("a record holds an unterminated integer")
         byte = data[at].astype(np.uint64)
         value[open_rows] |= (byte & 0x7F) << np.uint64(shift)
         place[open_rows] += 1

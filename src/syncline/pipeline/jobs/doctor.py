@@ -1,7 +1,7 @@
-"""What a Spark job needs of this machine and of its brokers, looked at before the job fails.
+"""What a Spark job needs of this machine and of its brokers, checked before the job fails.
 
-Each check gives findings: what is there, whether that serves, and what to do if not. It never raises: what it meets is
-its finding. `examine` yields them as they come, since starting Spark takes some seconds.
+Each check gives findings: what is there, whether that is suitable, and what to do if not. It never raises: an error
+becomes a finding. `examine` yields them as they come, since starting Spark takes some seconds.
 
 Units: seconds, bytes.
 """
@@ -46,7 +46,7 @@ _INSTALL: Final = "pip install 'syncline[spark]'"
 
 
 class State(StrEnum):
-    """Whether something serves."""
+    """Whether something is suitable."""
 
     OK = "ok"
     WARNING = "warning"
@@ -54,7 +54,7 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     subject: str
     state: State
@@ -84,7 +84,7 @@ def examine(*, options: Mapping[str, str], master: str | None = None, with_spark
 
 
 def python() -> Iterator[Finding]:
-    """Yield whether this Python serves."""
+    """Yield whether this Python is suitable."""
     here = sys.version_info[:2]
     found = f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}"
     if PYTHONS[0] <= here <= PYTHONS[1]:
@@ -119,7 +119,7 @@ def java() -> Iterator[Finding]:
     try:
         home = java_home(cache_directory())
     except JavaNotFoundError as error:
-        yield Finding("java", State.FAILED, "none that serves", str(error))
+        yield Finding("java", State.FAILED, "none that is suitable", str(error))
     except OSError as error:
         yield Finding("java", State.FAILED, str(error), "make the cache directory writable, or set XDG_CACHE_HOME")
     else:
@@ -130,11 +130,11 @@ def workers() -> Iterator[Finding]:
     """Yield whether the Python that Spark would start for tasks has what tasks import."""
     named = os.environ.get("PYSPARK_PYTHON")
     if not named:
-        yield Finding("workers", State.OK, "this Python, as PYSPARK_PYTHON is not set")
+        yield Finding("workers", State.OK, "this Python, because PYSPARK_PYTHON is not set")
         return
     command = shutil.which(named)
     if command is None:
-        yield Finding("workers", State.FAILED, f"PYSPARK_PYTHON={named} is no program", _UNSET)
+        yield Finding("workers", State.FAILED, f"PYSPARK_PYTHON={named} is not a program", _UNSET)
         return
     found = f"PYSPARK_PYTHON={named}"
     try:
@@ -146,18 +146,18 @@ def workers() -> Iterator[Finding]:
         return
     if ran.returncode:
         last = (ran.stderr.strip() or "no message").splitlines()[-1]
-        yield Finding("workers", State.FAILED, f"{found}: {last}", f"install what tasks import there: {_INSTALL}")
+        yield Finding("workers", State.FAILED, f"{found}: {last}", f"install there what tasks import: {_INSTALL}")
         return
     try:
         theirs = json.loads(ran.stdout.strip().splitlines()[-1])
         version = _text(theirs["python"])
     except (ValueError, LookupError, TypeError):
         yield Finding(
-            "workers", State.FAILED, f"{found} does not run Python: it says {ran.stdout.strip()[-80:]!r}", _UNSET
+            "workers", State.FAILED, f"{found} does not run Python: it prints {ran.stdout.strip()[-80:]!r}", _UNSET
         )
         return
     if tuple(theirs["python"]) != sys.version_info[:2]:
-        advice = "Spark refuses workers of another minor version than the driver's: use the same"
+        advice = "Spark refuses workers whose minor version differs from the driver's: use the same"
         yield Finding("workers", State.FAILED, f"{found} is Python {version}", advice)
     elif theirs["pyspark"] != metadata.version("pyspark"):
         yield Finding("workers", State.FAILED, f"{found} has pyspark {theirs['pyspark']}", "install the same version")
@@ -166,7 +166,7 @@ def workers() -> Iterator[Finding]:
 
 
 def host() -> Iterator[Finding]:
-    """Yield whether this host knows its own address, which Spark's driver tells its executors."""
+    """Yield whether this host knows its own address, which Spark's driver sends to its executors."""
     name = socket.gethostname()
     advice = "write the name into /etc/hosts, or set SPARK_LOCAL_IP (spark_session does, for a local master)"
     try:
@@ -179,7 +179,7 @@ def host() -> Iterator[Finding]:
         with socket.create_server((wanted, 0), family=socket.AF_INET6 if ":" in wanted else socket.AF_INET):
             pass
     except OSError as error:
-        yield Finding("host", State.FAILED, f"nothing can listen at {wanted}: {error}", advice)
+        yield Finding("host", State.FAILED, f"cannot listen at {wanted}: {error}", advice)
         return
     is_loopback = wanted.startswith("127.") or wanted == "::1"
     yield Finding(
@@ -249,7 +249,7 @@ def _check_names(options: Mapping[str, str]) -> None:
             check_kafka(name, "consumers", kafka_names.READER, ())
         elif name != "bootstrap" and not is_security_option(name):
             raise OptionError(
-                f"option {name} says nothing about how to reach brokers; the doctor takes kafka.* and oauth*"
+                f"option {name} does not tell how to reach brokers; the doctor takes only kafka.* and oauth*"
             )
 
 
@@ -268,7 +268,7 @@ def session(master: str | None, limit_s: float = SESSION_S) -> Finding:
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
-        found = f"Spark at {where} has run no task within {limit_s:.0f} s"
+        found = f"Spark at {where} ran no task within {limit_s:.0f} s"
         return Finding("session", State.FAILED, found, "check that the master has workers with a free core")
     if ran.returncode:
         return Finding("session", State.FAILED, f"Spark at {where}: {root_cause(ran.stderr)}", "fix what it names")
@@ -279,7 +279,7 @@ def session(master: str | None, limit_s: float = SESSION_S) -> Finding:
 
 
 def root_cause(log: str) -> str:
-    """Return the line of a failed session's output that says most: the innermost cause, or the last error."""
+    """Return the most informative line of a failed session's output: the innermost cause, or the last error."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for marks in (("Caused by: ",), ("ERROR", "unresponsive")):
         causes = [line for line in lines if any(mark in line for mark in marks)]

@@ -77,14 +77,14 @@ def run(
 ) -> Summary:
     """Return the summary after writing the report to `out_path`.
 
-    The job calls `progress` with a few words as each step begins, and with what the one before it took. It uses
+    The job calls `progress` with a few words as each step begins, and with the time of the step before. It uses
     `session` or the running one and leaves it running; otherwise it makes one and stops it. A failed check is in the
     summary, not an exception.
     """
     steps = Steps(progress or (lambda _: None))
     if session is not None and (spent_s := _processor_time_of_spark_s()) > 0:
         # Of this process, this thread: others may have done other work.
-        steps.tell(f"Spark is ready: {spent_s + time.thread_time():.1f} s of processor time")
+        steps.tell(f"Spark is ready: {spent_s + time.thread_time():.1f} s of CPU time")
     with contextlib.ExitStack() as stack:
         running = session or SparkSession.getActiveSession()
         if running is None:
@@ -120,37 +120,37 @@ def rehearse(session: SparkSession, bootstrap: str, journal_topic: str) -> None:
 
 
 class Steps:
-    """Says what each step of a job takes: time, and processor time of this process, the JVM and their workers."""
+    """Reports what each step of a job takes: time, and CPU time of this process, the JVM and their workers."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.tell = say
         self._began: tuple[str, float, float] | None = None
 
     def begin(self, text: str) -> None:
-        """End the step before, and say what begins."""
+        """End the previous step, and report the next."""
         self.end()
         self.tell(text)
         self._began = (text, time.monotonic(), _processor_time_s())
 
     def end(self) -> None:
-        """Say what the step took."""
+        """Report the time of the step."""
         if self._began is None:
             return
         text, began_s, before_s = self._began
         took = f"{text}: {seconds(round((time.monotonic() - began_s) * 1000))}"
         spent_s = _processor_time_s() - before_s
-        self.tell(f"{took}, {spent_s:.1f} s of processor time" if before_s else took)
+        self.tell(f"{took}, {spent_s:.1f} s of CPU time" if before_s else took)
         self._began = None
 
 
 def _processor_time_s() -> float:
-    """Return the processor time of this process and of Spark's, 0 where the machine does not tell."""
+    """Return the CPU time of this process and of Spark's, 0 where the machine does not report it."""
     spent_s = _processor_time_of_spark_s()
     return time.process_time() + spent_s if spent_s else 0.0
 
 
 def _processor_time_of_spark_s() -> float:
-    """Return the processor time of the JVM and all that it started, 0 where the machine does not tell."""
+    """Return the CPU time of the JVM and all that it started, 0 where the machine does not report it."""
     # PySpark has no public name for the process that it started.
     jvm = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
     return (of_tree(jvm.pid) or 0.0) if jvm is not None else 0.0
@@ -281,7 +281,7 @@ def checks(found: Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
             detail=f"{rows:,} of {expected_rows:,} flights were found, by their row numbers.",
         ),
         Check(
-            "Nothing is there twice.",
+            "Nothing is duplicated.",
             holds=records == rows,
             detail=f"{records:,} records hold {rows:,} different flights.",
         ),
@@ -289,11 +289,11 @@ def checks(found: Mapping[str, Any], expected_rows: int) -> tuple[Check, ...]:
             "Order is kept.",
             holds=found["out_of_order"] == 0 and found["key_places"] == found["keys"],
             detail=f"Along the offsets of {found['keys']} keys, {found['out_of_order']} sequence numbers do not follow "
-            f"the one before; each key lies in one partition"
+            f"the one before; each key is in one partition"
             f"{'' if found['key_places'] == found['keys'] else ' — or should'}.",
         ),
         Check(
-            "Every record is sound.",
+            "Every record is valid.",
             holds=found["malformed"] == 0,
             detail=f"{found['malformed']} records cannot be read or have another carrier's key.",
         ),
@@ -313,8 +313,8 @@ def flight_cells(tallies: Sequence[Mapping[str, Any]]) -> tuple[FlightCell, ...]
 
 
 def journal_span(events: DataFrame) -> dict[str, Any]:
-    """Return from when to when the journal tells, and how much, by the names of the fields in `Facts`."""
-    # This job is a consumer, too: what brokers say of its reads comes after all that is shown.
+    """Return the journal's first and last instant and its size, by the names of the fields in `Facts`."""
+    # This job is a consumer, too: what brokers record about its reads comes after everything shown.
     told_ms = F.when(F.col("type") != "fetch_lag", F.col("ts_ms"))
     (span,) = _rows(
         events.agg(F.min(told_ms).alias("start_ms"), F.max(told_ms).alias("end_ms"), F.count("*").alias("count"))
@@ -392,7 +392,7 @@ def summary_lines(facts: Facts, report: Path) -> tuple[str, ...]:
         f"Mean departure delay {words.mean_delay(facts.cells):.1f} min; {facts.cancelled_count:,} flights never left",
         f"Faults injected: {faults}",
         (
-            f"Replicas left the ISR {words.times(words.episodes(facts))}, at most for {seconds(longest)}; "
+            f"Replicas left the ISR {words.times(words.episodes(facts))}, for at most {seconds(longest)}; "
             f"{sum(item.end_ms is None for item in outages)} still out"
         ),
         f"Leadership moved {words.times(len(facts.leader_changes))}; largest follower lag {seconds(worst)}",

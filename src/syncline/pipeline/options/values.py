@@ -76,7 +76,7 @@ def json_object(name: str, written: str, example: str) -> dict[str, Any]:
 def integer(value: object) -> int:
     """Return a number of JSON as it is; raise `TypeError` if it is no whole number, `ValueError` if too large."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     if abs(value) > LONG_MAX:
         raise ValueError(f"{value} is too large")
     return value
@@ -86,5 +86,5 @@ def partition_number(value: object) -> int:
     """Return a partition's number, from JSON or from a key of it; raise `TypeError` or `ValueError` if it is none."""
     found = number(value, INT_MAX) if isinstance(value, str) else integer(value)
     if found is None or not 0 <= found <= INT_MAX:
-        raise ValueError(f"{value!r} is no partition")
+        raise ValueError(f"{value!r} is not a partition")
     return found

@@ -158,7 +158,7 @@ class _Types:
     def _record(self, schema: Any) -> pa.DataType:
         name = schema["name"]
         if name in self._open:
-            raise SchemaError(f"{self._schema} contains itself ({name}), which no type of Spark can")
+            raise SchemaError(f"{self._schema} contains itself ({name}), which no Spark type can express")
         self._open.append(name)
         fields = [pa.field(each["name"], self.of(each["type"])) for each in schema["fields"]]
         self._open.pop()
@@ -175,11 +175,11 @@ class _Types:
                 return self.of("long" if "long" in rest else "double")
         names = ", ".join(each if isinstance(each, str) else each.get("name", each["type"]) for each in rest)
         raise SchemaError(
-            f"{self._schema} has a union of {names}, which no type of Spark can hold: give a reader's schema without it"
+            f"{self._schema} has a union of {names}, which no Spark type can hold: give a reader's schema without it"
         )
 
     def _decimal(self, schema: Any) -> pa.DataType:
         digits, scale = schema["precision"], schema.get("scale", 0)
         if digits > _DECIMAL_DIGITS_MAX:
-            raise SchemaError(f"{self._schema} has a decimal of {digits} digits; Spark's have at most 38")
+            raise SchemaError(f"{self._schema} has a decimal of {digits} digits; Spark's decimals have at most 38")
         return pa.decimal128(digits, scale)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["failfast", "permissive"]
 _MODES: Final = ("failfast", "permissive")
-# How to learn of which record a value is.
-_UNNAMED: Final = 'decoded(..., at=["topic", "partition", "offset"]) says of which record'
+# How to learn which record a value belongs to.
+_UNNAMED: Final = 'decoded(..., at=["topic", "partition", "offset"]) shows which record'
 # What Arrow raises for a value that its column cannot hold.
 _MISFITS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
@@ -46,7 +46,7 @@ class SchemaRegistry:
         mode: Mode = "failfast",
         at: Sequence[str] = (),
     ) -> "Column":
-        """Return what a column of framed bytes says, as the schema of a subject has it; null stays null.
+        """Return a column of framed bytes decoded by the schema of a subject; null stays null.
 
         `message` names a Protobuf message, by default the first of the file. A value that cannot be read fails the
         query, or is null if the mode is `permissive`. `at` names columns that tell records apart, such as `topic`,
@@ -55,7 +55,7 @@ class SchemaRegistry:
         from pyspark.sql.functions import arrow_udf
 
         if mode not in _MODES:
-            raise OptionError(f"the mode is {mode!r}; it is one of {', '.join(_MODES)}")
+            raise OptionError(f"the mode must be one of {', '.join(_MODES)}, not {mode!r}")
         at = [at] if isinstance(at, str) else at
         decoder = Decoder(self._registry, self._registry.of_subject(subject, version), message, mode, at)
         return arrow_udf(_in_task(decoder.decode), spark_type(decoder.arrow_type))(column, *at)
@@ -113,7 +113,7 @@ def kind_of(schema: RegisteredSchema, message: str | None) -> Kind:
             return Protobuf(schema, message)
     except ImportError as error:
         raise SchemaError(f"{schema} needs more packages ({error}): pip install 'syncline[registry]'") from error
-    raise SchemaError(f"{schema} is of a kind that is not known here: AVRO, JSON and PROTOBUF are")
+    raise SchemaError(f"{schema} is of an unknown kind; known are AVRO, JSON and PROTOBUF")
 
 
 class _Lazy:
@@ -159,7 +159,7 @@ class Decoder:
     def decode(self, column: pa.Array, *places: pa.Array) -> pa.Array:
         """Return the values; `places` are the columns that `at` names. Raises SchemaError, FramingError, ValueRefused.
 
-        The error says of which record the first value is that cannot be read.
+        The error names the record of the first value that cannot be read.
         """
         self._registry.keep(self._schema)
         values: list[Any] = []
@@ -181,7 +181,7 @@ class Decoder:
         return pa.array([each if self._fits(each) else None for each in values], self.arrow_type)
 
     def _record(self, row: int, places: Sequence[pa.Array]) -> str:
-        """Return of which record a row is, as the end of a sentence."""
+        """Return which record a row is, as the end of a sentence."""
         if not places:
             return f" ({_UNNAMED})"
         named = (f"{name} {place[row].as_py()}" for name, place in zip(self._at, places, strict=True))
@@ -194,7 +194,7 @@ class Decoder:
                 raise self._unknown[schema_id]
             writer = self._registry.by_id(schema_id)
             if writer.kind != self._schema.kind:
-                raise ValueRefused(f"the value is of {writer}, and the column of {self._schema}")
+                raise ValueRefused(f"the value is of {writer}, but the column is of {self._schema}")
             return self._kind().read(writer, value, position)
         except UnknownSchemaError as error:
             if self._mode == "failfast":

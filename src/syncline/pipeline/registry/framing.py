@@ -69,7 +69,7 @@ def _zigzag(value: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), position + count + 1
-    raise FramingError("the value ends, or makes no sense, where it names its Protobuf message")
+    raise FramingError("the value is cut short or malformed where it names its Protobuf message")
 
 
 def _varint(number: int) -> bytes:

@@ -147,16 +147,16 @@ class _Reader:
         if "$ref" in schema:
             place = self._place(schema["$ref"], document)
             if place in through:
-                raise self._error(f"contains itself ({schema['$ref']}), which no type of Spark can")
+                raise self._error(f"contains itself ({schema['$ref']}), which no Spark type can express")
             yield self.form(self._at(place, schema["$ref"]), place[0], (*through, place))
         every = schema.get("allOf")
         if isinstance(every, list):
             yield from (self.form(each, document, through) for each in every)
 
     def _place(self, reference: Any, document: str) -> tuple[str, str]:
-        """Return the document that a reference is about, and the way in it."""
+        """Return the document that a reference names, and the path in it."""
         if not isinstance(reference, str):
-            raise self._error(f"has a $ref that is no text: {json.dumps(reference)[:80]}")
+            raise self._error(f"has a $ref that is not text: {json.dumps(reference)[:80]}")
         name, _, way = reference.partition("#")
         return name or document, unquote(way)
 
@@ -165,7 +165,7 @@ class _Reader:
         found = self._documents.get(document)
         if way and not way.startswith("/"):
             raise self._error(
-                f"refers to {reference}: references by anchor are not followed, only those by a way (#/...)"
+                f"refers to {reference}: references by anchor are not followed, only those by path (#/...)"
             )
         try:
             for step in way.split("/")[1:]:
@@ -174,7 +174,7 @@ class _Reader:
         except (KeyError, TypeError, IndexError, ValueError):
             found = None
         if found is None:
-            raise self._error(f"refers to {reference}, which neither it nor its references have")
+            raise self._error(f"refers to {reference}, which neither it nor its references contain")
         return found
 
     def _error(self, what: str) -> SchemaError:
@@ -254,7 +254,7 @@ def _plain(form: Form, value: Any, where: str) -> Any:
     if form.what is What.STRUCT:
         unknown = value.keys() - form.properties.keys()
         if unknown:
-            raise ValueRefused(f"{where} has the field {min(unknown)}, which the schema has not")
+            raise ValueRefused(f"{where} has the field {min(unknown)}, which is not in the schema")
         return {name: _plain(form.properties[name], each, name) for name, each in value.items() if each is not None}
     if form.what is What.LIST and form.inner is not None:
         return [_plain(form.inner, each, where) for each in value]

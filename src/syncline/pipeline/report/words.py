@@ -41,17 +41,17 @@ def flights(facts: Facts) -> str:
         code for code in by_size(facts.cells) if sum(c.departed_count for c in facts.cells if c.carrier == code) >= 500
     ]
     text = (
-        f"Delay builds up over the day: who is scheduled at {best}:00 leaves "
-        f"{mean_delay(facts.cells, hour=best):.1f} minutes late on average, at {worst}:00 it is "
+        f"Delay builds up over the day: flights scheduled at {best}:00 leave "
+        f"{mean_delay(facts.cells, hour=best):.1f} minutes late on average, those at {worst}:00 "
         f"{mean_delay(facts.cells, hour=worst):.1f} minutes."
     )
     if len(carriers) > 1:
         late = max(carriers, key=lambda code: mean_delay(facts.cells, carrier=code))
         prompt = min(carriers, key=lambda code: mean_delay(facts.cells, carrier=code))
         text += (
-            f" Of the carriers with 500 departures or more, {facts.carrier_names.get(late, late)} waits longest "
-            f"({mean_delay(facts.cells, carrier=late):.1f} minutes) and {facts.carrier_names.get(prompt, prompt)} "
-            f"least ({mean_delay(facts.cells, carrier=prompt):.1f})."
+            " Of the carriers with 500 departures or more, the mean delay is longest at "
+            f"{facts.carrier_names.get(late, late)} ({mean_delay(facts.cells, carrier=late):.1f} minutes) and "
+            f"shortest at {facts.carrier_names.get(prompt, prompt)} ({mean_delay(facts.cells, carrier=prompt):.1f})."
         )
     return text
 
@@ -89,8 +89,8 @@ def lag(facts: Facts) -> str:
     )
     records = max((sample.lag_records or 0 for sample in facts.lag), default=0)
     return (
-        f"At worst broker {worst.follower} was {seconds(worst.lag_ms or 0)} behind on partition {worst.partition} "
-        f"(at {clock(worst.at_ms - facts.journal_start_ms)}), and some follower was {records:,} records behind.{usual}"
+        f"At worst, broker {worst.follower} was {seconds(worst.lag_ms or 0)} behind on partition {worst.partition} "
+        f"(at {clock(worst.at_ms - facts.journal_start_ms)}), and the largest lag was {records:,} records.{usual}"
     )
 
 

@@ -52,15 +52,15 @@ def check_columns(schema: pa.Schema, *, has_topic: bool) -> None:
         if field.name not in _KINDS:
             raise OptionError(
                 f"column {field.name} cannot be written: a record has the columns {', '.join(_KINDS)}; "
-                "select those that you mean, and put others into value, for instance with to_json(struct(...))"
+                "select only those, and put others into value, for instance with to_json(struct(...))"
             )
         wanted, accept = _KINDS[field.name]
         if not accept(field.type):
             raise OptionError(f"column {field.name} must be {wanted}, not {field.type}: cast it in the query")
     if "value" not in schema.names:
-        raise OptionError(f"column value is missing: name the content of the records value ({_BYTES})")
+        raise OptionError(f"column value is missing: give this name to the content of the records ({_BYTES})")
     if not has_topic and "topic" not in schema.names:
-        raise OptionError("nothing says which topic to write to: set the option topic, or add a column topic")
+        raise OptionError("there is no topic to write to: set the option topic, or add a column topic")
 
 
 def read_rows(batch: pa.RecordBatch, now_ms: int) -> Rows:

@@ -1,8 +1,8 @@
 """Kafka's producer configurations, as options with the prefix `kafka.`: what each of them means to the sink.
 
-The connector hands them all to Kafka's own producer. The sink is another producer: some have their meaning here, some
-have none and are named once in the log, and some would break what the sink promises and are refused. Any other name is
-a mistake. Those of encryption and authentication are judged by `client.security_options`.
+The connector hands them all to Kafka's own producer. The sink is another producer: some apply here, some
+have no effect and are named once in the log, and some would break what the sink promises and are refused. Any other
+name is an error. Those of encryption and authentication are judged by `client.security_options`.
 
 Source: the producer configurations of Apache Kafka 4.3.
 """
@@ -22,7 +22,7 @@ USED: Final = (
 )
 
 REFUSED: Final[Mapping[str, str]] = {
-    "transactional.id": "the sink makes one of the query's id and the task's number; remove it",
+    "transactional.id": "the sink makes one from the query's id and the task's number; remove it",
     "transaction.two.phase.commit.enable": "the sink ends its transactions by itself; remove it",
     "key.serializer": "write string or binary to the column key; remove it",
     "value.serializer": "write string or binary to the column value; remove it",

@@ -2,7 +2,7 @@
 
 A delivery is one task's: it begins with its first row, so that a task without rows costs nothing, and ends with
 `finish`, after which the task must count as done whatever happens to it. `sink.transactional` and `sink.resumed` are
-the two ways to exactly once; here is the one without it, for batch queries and for who asks for no more.
+the two ways to exactly once; here is the one without it, for batch queries and for those that ask for no more.
 """
 
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ def refuse_the_past(task: Task, newest_batch_id: int) -> None:
     """Raise `PipelineError` when a later micro-batch of this task was written already."""
     if newest_batch_id > task.batch_id:
         raise PipelineError(
-            f"micro-batch {task.batch_id} was written before: this query has written micro-batch {newest_batch_id} "
-            "already, so its checkpoint was moved back; start with a new checkpoint, or set the option "
+            f"micro-batch {task.batch_id} was written before: this query has already written micro-batch "
+            f"{newest_batch_id}, so its checkpoint was moved back; start with a new checkpoint, or set the option "
             "deliveryGuarantee to at-least-once to write it again"
         )

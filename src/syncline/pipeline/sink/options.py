@@ -88,7 +88,7 @@ def _check_names(options: Mapping[str, str]) -> None:
 @cache
 def _mention(name: str) -> None:
     """Log once in this process: a stream parses its options in every micro-batch."""
-    log.warning("option %s has no meaning here and is ignored: the sink is not Kafka's own producer", name)
+    log.warning("option %s is ignored: the sink is not Kafka's own producer", name)
 
 
 def _client(options: Mapping[str, str]) -> ClientSettings:

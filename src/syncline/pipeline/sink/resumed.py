@@ -1,11 +1,11 @@
-"""Exactly once without transactions: an attempt finds what earlier ones have written, and goes on behind it.
+"""Exactly once without transactions: an attempt finds what earlier ones have written, and continues after it.
 
 For brokers that have no transaction coordinator. One hard idea: the producer id is a function of query, task and
 micro-batch, so that every attempt is the same producer to the brokers.
 
 1. Who wrote which batch can be read in the log, at no cost to the records.
 2. An attempt that goes on continues the sequence. A partition takes each sequence once: of two attempts that are alive,
-   one is told that its batch is there, or is refused, and never are both stored.
+   one learns that its batch is already there, or is refused; both are never stored.
 
 Before its first batch for a partition, an attempt commits a mark: the partition's end and the micro-batch's number, as
 an offset of a group named after the task. A later attempt that finds marks of its micro-batch reads the partitions from
@@ -108,8 +108,8 @@ class Resumed:
         left = sum(self._written.values())
         if left:
             log.warning(
-                "an earlier attempt at task %d of micro-batch %d wrote %d rows that this one does not have: they stay, "
-                "and are perhaps written twice; the number of tasks has changed, or the query is random",
+                "an earlier attempt at task %d of micro-batch %d wrote %d rows that this one does not have: they stay "
+                "and may be duplicates; the number of tasks has changed, or the query is not deterministic",
                 self.task.partition,
                 self.task.batch_id,
                 left,
@@ -135,7 +135,7 @@ class Resumed:
         if begun:
             raise OutOfOrderError(
                 f"another attempt at the same task has begun to write to {min(begun)}: "
-                "start the query again, it goes on behind it"
+                "restart the query, which continues after it"
             )
         write_marks(self._group, {place: Mark(ends[place], str(self.task.batch_id)) for place in new})
         self._marked.update(new)
@@ -152,7 +152,7 @@ class Resumed:
                 position, moved_at = following, time.monotonic()
             elif time.monotonic() - moved_at > self.options.client.patience_ms / 1000:
                 raise BrokerError(
-                    f"{place} ends at offset {position}, and ended at {end} before: its log was cut, so what was "
+                    f"{place} ends at offset {position}, but ended at {end} before: its log was cut, so what was "
                     "written is unknown; set the option deliveryGuarantee to at-least-once to write it again"
                 )
             for decoded in decode(fetched.answer, [part], _COLUMNS):

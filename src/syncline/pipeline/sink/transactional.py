@@ -76,7 +76,7 @@ class Transactional:
         return batch
 
     def send(self, parts: Mapping[TopicPartition, Rows]) -> None:
-        """Write rows that nobody sees yet."""
+        """Write rows that no reader sees yet."""
         assert self._transaction is not None, "begin comes first"
         assert self._sender is not None, "begin comes first"
         for rows in parts.values():
@@ -97,7 +97,7 @@ class Transactional:
                 return
             log.warning(
                 "task %d of micro-batch %d has other rows (%s) than when it was written before (%s): they are written, "
-                "some of them perhaps for the second time; the number of tasks has changed, or the query is random",
+                "and some may be duplicates; the number of tasks has changed, or the query is not deterministic",
                 self.task.partition,
                 self.task.batch_id,
                 text,

@@ -23,13 +23,13 @@ class GapReason(StrEnum):
     """Why offsets are gone."""
 
     EXPIRED = "expired"
-    """The log begins later: by retention, or as somebody deleted records."""
+    """The log begins later: by retention, or because records were deleted."""
     CUT = "cut"
     """The log ends before them: it was cut, as after an unclean election, or never held them."""
     TOPIC_GONE = "topic gone"
     """The topic was deleted while the query read it; perhaps another one has its name now."""
     TOPIC_CREATED_AGAIN = "topic created again"
-    """What was not read yet of the topic that had this name before; nobody knows how much that was."""
+    """What was not read yet of the topic that had this name before; the amount is unknown."""
     NO_RECORD = "no record"
     """Not lost: what compaction or a transaction left has no record at these offsets for this reader."""
 
@@ -47,7 +47,7 @@ class Gap:
 def report_loss(what: str, *, fail: bool) -> None:
     """Raise `DataLossError` for what is gone, or write it to the log; `fail` is the option `failOnDataLoss`."""
     if fail:
-        raise DataLossError(f"{what}; set the option failOnDataLoss to false to go on without what is gone")
+        raise DataLossError(f"{what}; set the option failOnDataLoss to false to continue without the lost records")
     log.warning("records are lost to this query: %s", what)
 
 

@@ -1,4 +1,4 @@
-"""Following: where a stream goes on, from what it has read and from what exists now.
+"""Following: where a stream continues, from what it has read and from what exists now.
 
 A topic that was deleted and created again is another topic: nothing of it was read, and what was not read of the old
 one is gone. The same holds for a partition that ends below its place in a checkpoint without topic ids. With ids that
@@ -78,8 +78,8 @@ def topics_lost(read: Position, present: Present, topics: Topics) -> tuple[str, 
         if topic not in present.ids
     ]
     replaced = [
-        f"topic {topic} was deleted and created again: the query has read the topic with the id {read.ids[topic]}, "
-        f"and now it has the id {present.ids[topic]}"
+        f"topic {topic} was deleted and created again: the query read the topic with the id {read.ids[topic]}, "
+        f"but now it has the id {present.ids[topic]}"
         for topic in known
         if read.is_other_topic(topic, present.ids.get(topic, ""))
     ]

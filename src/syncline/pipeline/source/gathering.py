@@ -55,7 +55,7 @@ def gather(
     records. `leaders` are brokers by partition; `record_bytes` is the mean size of a partition's records, and says what
     a range weighs. No group is heavier than its share by more than one range.
     """
-    assert tasks > 0 or not ranges, "nobody would read the ranges"
+    assert tasks > 0 or not ranges, "no task would read the ranges"
     if not ranges:
         return ()
     led = leaders or {}

@@ -26,11 +26,9 @@ def topics_gone(options: SourceOptions, ids: Mapping[str, str]) -> dict[str, str
         # Brokers that tell no ids cannot tell the topics apart either.
         found = ids.get(topic)
         if found is None:
-            gone[topic] = f"topic {topic} was deleted: topicIds says {wanted}, and there is no topic of that name"
+            gone[topic] = f"topic {topic} was deleted: topicIds says {wanted}, but there is no topic of that name"
         elif found and found != wanted:
-            gone[topic] = (
-                f"topic {topic} was deleted and created again: it has the id {found}, and topicIds says {wanted}"
-            )
+            gone[topic] = f"topic {topic} was deleted and created again: its id is {found}, but topicIds says {wanted}"
     return gone
 
 

@@ -1,4 +1,4 @@
-"""How far a stream is behind: records, about how many bytes, and for how long the next record has waited.
+"""How far a stream is behind: records, about how many bytes, and how long the next record has waited.
 
 Units: offsets count records; sizes are bytes as the log stores them, by the mean of each partition; times are ms.
 """
@@ -31,7 +31,7 @@ class Since(IntEnum):
 
 
 class Wait(NamedTuple):
-    """For how long the next record has waited, by the clock of the one who asks; never less than 0."""
+    """For how long the next record has waited, by the caller's clock; never less than 0."""
 
     ms: int
     since: Since

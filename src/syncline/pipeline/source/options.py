@@ -73,7 +73,7 @@ class SourceOptions:
         fail_on_data_loss = flag(options, "failOnDataLoss", default=not include_gaps)
         if include_gaps and fail_on_data_loss:
             raise OptionError(
-                "option includeGaps has rows for records that are gone, and with failOnDataLoss=true the query fails "
+                "option includeGaps returns rows for lost records, but with failOnDataLoss=true the query fails "
                 "instead: remove one of the two"
             )
         strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
@@ -129,7 +129,7 @@ def _trigger(options: Mapping[str, str]) -> TriggerLimits:
     if limits.offsets_min and limits.offsets_max and limits.offsets_min > limits.offsets_max:
         raise OptionError(
             f"option minOffsetsPerTrigger, {limits.offsets_min}, is above maxOffsetsPerTrigger, "
-            f"{limits.offsets_max}: no batch could be both"
+            f"{limits.offsets_max}: no batch can satisfy both"
         )
     return limits
 

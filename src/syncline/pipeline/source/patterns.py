@@ -81,7 +81,7 @@ def compiled(java: str) -> Any:
         return regex.compile(_translated(java), regex.VERSION1 | regex.ASCII)
     except regex.error as error:
         raise OptionError(
-            f"option subscribePattern cannot be {java!r}: it is no regular expression of Java: {error}"
+            f"option subscribePattern cannot be {java!r}: it is not a Java regular expression: {error}"
         ) from error
 
 

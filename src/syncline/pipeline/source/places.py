@@ -97,5 +97,5 @@ def _per_partition(name: str, written: str, example: str, accept: Callable[[int]
     except (AttributeError, TypeError, ValueError):
         refuse(name, written, f"write topics with partitions and numbers: {example}")
     if not found or not all(accept(value) for value in found.values()):
-        refuse(name, written, f"each partition needs a number that makes sense: {example}")
+        refuse(name, written, f"each partition needs a valid number: {example}")
     return found

@@ -49,7 +49,7 @@ def snapshot(given: Mapping[str, str]) -> dict[str, str]:
     with Cluster(options.client) as cluster:
         bounds = bounds_of(cluster, options)
     if not bounds.starts:
-        raise OptionError("there is nothing to read: no topic has the wanted name")
+        raise OptionError("there is nothing to read: no topic matches")
     fixed = {name: value for name, value in names.known(given).items() if name not in _REPLACED}
     partitions: dict[str, list[int]] = {}
     for place in sorted(bounds.starts):

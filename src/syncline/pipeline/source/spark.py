@@ -153,7 +153,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # Spark's class is u
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # Spark's classes are untyped
-    """Follows partitions through the life of a streaming query; `offsets` tells what its offsets are.
+    """Follows partitions through the life of a streaming query; `offsets` describes its offsets.
 
     Options and columns are checked when they are first used: Spark 4.3 replaces an error that comes earlier with one
     about a variable of its own, so that the user would not see the sentence.
@@ -284,7 +284,7 @@ def _parsed(given: Mapping[str, str], schema: StructType, *, streaming: bool) ->
         raise OptionError("column gap needs the option includeGaps: set it to true")
     if options.include_gaps and not has_gaps:
         raise OptionError(
-            "option includeGaps needs the column gap, or its rows could not be told from records: "
+            "option includeGaps needs the column gap, or its rows would look like records: "
             "add gap struct<end: bigint, reason: string> to .schema(...)"
         )
     return options

@@ -69,5 +69,5 @@ def _assigned(written: str) -> tuple[TopicPartition, ...]:
 
 def _listed(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
