@@ -27,7 +27,7 @@ class TopicGoneError(BrokerError):
     """Topics were deleted, or deleted and created again under the same name; the message and `topics` name them."""
 
     def __init__(self, message: str, topics: Iterable[str] = ()) -> None:
-        """Say what has become of these topics."""
+        """Say what happened to these topics."""
         super().__init__(message)
         self.topics = frozenset(topics)
 

@@ -1,4 +1,4 @@
-"""One way to make a Spark session, with settings for little data and for much.
+"""One way to make a Spark session, with settings for small and for large data.
 
 Spark's defaults are made for clusters of many machines. Three of them cost a lot here: 200 shuffle partitions turn a
 small streaming batch from 0.3 s into 5 s, TCP sockets between the JVM and Python cost 25 ms a task, and workers run

@@ -1,8 +1,8 @@
 """How many tasks Spark runs at once, passed from the session to the process that plans a query.
 
 Spark runs a data source's planning in a process that knows no session, no configuration and no master: it has the
-environment of the JVM, and nothing else. So a session of ours leaves a note there before the JVM starts. In a session
-that others made there is none, and the number of this machine's processors is a guess.
+environment of the JVM, and nothing else. So a session of ours leaves a note there before the JVM starts. Other
+sessions leave none, and the number of this machine's processors is a guess.
 """
 
 import os

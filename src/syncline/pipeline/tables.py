@@ -10,7 +10,7 @@ question per replica ("in or out, under which leader?"), with equal neighbours m
 change does not name the leader, but its leader epoch does.
 
 A name may be given to one topic after another. Each deletion ends a *life* of the name: what happened until then is
-told apart from what happened after it, and only the first life may have begun before the journal.
+kept apart from what happened after it, and only the first life may have begun before the journal.
 
 A journal may lack events: brokers drop some rather than delay the data. So the leaders' samples are a second source. A
 sample that contradicts the last reported state, under the same leader, counts as a new state (`observed`), but only two
@@ -51,7 +51,7 @@ EVENT_SCHEMA: Final = """
     rows array<struct<topic: string, partition: int, committed: long, `end`: long, lag_bytes: long,
         staleness_ms: long, event_lag_ms: long, lost: long>>
 """
-# Of what is read in an interval, this share of the bytes is at most as far behind as the quantile says.
+# This share of the bytes read in an interval is at most as far behind as the quantile.
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 _HISTOGRAMS: Final = ("behind_bytes", "event_ms", "age_ms", "distance_bytes")
 
@@ -244,7 +244,7 @@ def topics(events: DataFrame) -> DataFrame:
 def _topic_changes(events: DataFrame) -> DataFrame:
     """Return when topics that were deleted were created and deleted: an array of (moment, is_end), in order of time.
 
-    They are few, and found out now: else Spark would read all events once more for each place that needs them.
+    They are few, and computed now: otherwise Spark would read all events again for each use.
     """
     change = F.struct(_moment().alias("moment"), (F.col("change") == "deleted").alias("is_end"))
     changes = events.where("type = 'topic_change' and change <> 'grown'").groupBy("topic")

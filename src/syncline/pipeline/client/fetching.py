@@ -2,7 +2,7 @@
 
 Client libraries create one object a record, which costs more than the rest of the pipeline; here the records of an
 answer are places in the bytes that came from the socket. One request asks one broker for many partitions; the broker
-fills its answer in their order until it is full, so the first one is never empty-handed and the last ones often are.
+fills its answer in their order until it is full, so the first one always gets records and the last ones often get none.
 
 Units: offsets count records; a high watermark is an exclusive end.
 Source: the Kafka protocol guide; KIP-74 (a fetch always returns its first batch whole), KIP-98 (aborted list).
@@ -29,7 +29,7 @@ _BATCH_LENGTH_END: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One partition's part of a fetch answer: its batches lie from `start` to `end` in the bytes of the whole answer.
+    """One partition's part of a fetch response: its batches lie from `start` to `end` in the bytes of all of it.
 
     `end_offset` is the end of what this client may read: the last stable offset, if it reads committed records only.
     """
@@ -51,7 +51,7 @@ class Fetched:
     def next_offset(self, offset: int) -> int:
         """Return the offset after the last whole batch, `offset` if there is none: where the next fetch continues.
 
-        What is wrong with a batch is for the decoder to say; this stops there.
+        This stops at a malformed batch, which the decoder reports.
         """
         position = self.start
         while position + _BATCH_HEADER_BYTES <= self.end:

@@ -1,4 +1,4 @@
-"""Logging in on a connection: the SASL exchange carried by Kafka's requests, and what its failures mean.
+"""Login on a connection: the SASL exchange carried by Kafka's requests, and what its failures mean.
 
 A refused login is final: the same name and password are refused again, and brokers delay each refusal on purpose.
 """

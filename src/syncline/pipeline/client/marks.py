@@ -1,4 +1,4 @@
-"""Marks that outlive a task: offsets with a short text, committed in the name of a group that has no members.
+"""Marks that outlive a task: offsets with a short text, committed for a group that has no members.
 
 OffsetFetch 7 and OffsetCommit 8, which every broker from Apache Kafka 2.8 to 4.x serves. A mark that a transaction has
 written counts from its end on (KIP-447).

@@ -1,7 +1,7 @@
 """Writing record batches: the request Produce 8, which every broker from Apache Kafka 2.8 to 4.x serves, by hand.
 
 One batch a partition and request, and the next one when it is acknowledged by all in-sync replicas (acks=all): so the
-order of a partition is kept whatever is tried again, and an idempotent producer never leaves a gap.
+order of a partition survives all retries, and an idempotent producer never leaves a gap.
 
 Units: sizes are bytes; offsets count records.
 Source: the Kafka protocol guide; KIP-98 (idempotent and transactional producers), KIP-467.
@@ -88,7 +88,7 @@ def _text(view: memoryview, position: int) -> tuple[str | None, int]:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Appends batches to partitions of a cluster, and tries again until all are acknowledged."""
+    """Appends batches to partitions of a cluster, and retries until all are acknowledged."""
 
     cluster: Cluster
     request_bytes_max: int
@@ -97,8 +97,8 @@ class Producer:
     def send(self, batches: Mapping[TopicPartition, bytes]) -> None:
         """Append one batch to each partition.
 
-        Raises `FencedError`, `OutOfOrderError`, and `BrokerError` for other refusals. Whether batches of a failed call
-        were appended is unknown.
+        Raises `FencedError`, `OutOfOrderError`, and `BrokerError` for other refusals. Batches of a failed call
+        may have been appended or not.
         """
         unacknowledged = dict(batches)
 

@@ -13,7 +13,7 @@ from syncline.pipeline.errors import BrokerError, SecurityError, TopicGoneError
 
 _BACKOFF_MS: Final = 50
 _BACKOFF_MS_MAX: Final = 1_000
-# Metadata reach all brokers within a heartbeat or two; what is still unknown then is gone.
+# Metadata reach all brokers within a heartbeat or two; a topic still unknown then is gone.
 _LATE_METADATA_MS_MAX: Final = 5_000
 
 Answer = TypeVar("Answer")

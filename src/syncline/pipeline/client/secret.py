@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-# Shorter text may be part of any sentence; hiding it would only show that it is one.
+# Shorter text may be part of any sentence; hiding it would only reveal it.
 _CHARACTERS_MIN: Final = 3
 
 
@@ -24,7 +24,7 @@ class Secret:
 
 
 def without(message: str, secrets: Iterable[Secret]) -> str:
-    """Return a message of others, such as a broker's, with each secret hidden: it may repeat what it was sent."""
+    """Return a foreign message, such as a broker's, with each secret hidden: it may repeat what was sent."""
     for secret in sorted(secrets, key=lambda each: -len(each.text)):
         if len(secret.text) >= _CHARACTERS_MIN:
             message = message.replace(secret.text, HIDDEN)

@@ -1,4 +1,4 @@
-"""Bearer tokens: read from a file, or returned by a function of the user's, anew for every login.
+"""Bearer tokens: read from a file, or returned by a user's function, anew for every login.
 
 A token lives for minutes, a query for months, so nothing is kept here: the program that renews the file, or the service
 that the function asks, decides how fresh a token is. Tasks log in, too: on a cluster, the file or the function's module

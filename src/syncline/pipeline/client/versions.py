@@ -1,6 +1,6 @@
 """Which versions of a request a broker serves: the request ApiVersions 0, which every broker serves.
 
-Brokers close the connection on a version that they do not serve, so it is asked only after that has happened.
+Brokers close the connection on a version that they do not serve, so this is requested only after that has happened.
 """
 
 from typing import Final

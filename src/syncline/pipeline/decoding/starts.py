@@ -25,7 +25,7 @@ from syncline.pipeline.errors import DecodeError
 _RECORD_BYTES_MIN: Final = 7
 # Shorter runs cost more to find than to walk.
 _RUN_MIN: Final = 24
-# How many records one try looks at: what lies behind the first one of another size is looked at in vain.
+# How many records one try looks at: looking beyond the first one of another size is wasted.
 _RUN_MAX: Final = 8192
 _WALK_MIN: Final = 32
 # Fewer batches than this cost more in step than one after the other: fewer to begin with, and fewer that go on.
@@ -171,7 +171,7 @@ class _Chain:
                 position += ((first & 0x7F | second << 7) >> 1) + 2
             else:
                 position = _after_long(body, position, batch)
-        # A length that someone made up may lie beyond the integers of NumPy, too: such places are not kept.
+        # A made-up length may even exceed NumPy's integers: such places are not kept.
         if position <= len(body):
             self._add(np.array(places, np.int64) + batch.start)
         return position

@@ -1,7 +1,7 @@
 """Whether two attempts wrote the same rows, whatever their order: a number of 64 bits that is cheap to compute.
 
-A row counts with its length and the sum of its bytes, mixed; rows add up. It does not protect against forgery: it tells
-one part of a data set from another part, for instance after the number of tasks has changed.
+A row counts with its length and the sum of its bytes, mixed; rows add up. It does not protect against forgery: it
+distinguishes parts of a data set, for instance after the number of tasks has changed.
 """
 
 from typing import Final

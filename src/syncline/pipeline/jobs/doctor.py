@@ -239,7 +239,7 @@ def brokers(options: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _check_names(options: Mapping[str, str]) -> None:
-    """Raise OptionError for what does not say how to reach brokers and is no configuration of Kafka's consumers."""
+    """Raise OptionError for an option that neither tells how to reach brokers nor configures Kafka's consumers."""
     from syncline.pipeline.client.security_options import is_security_option
     from syncline.pipeline.options import kafka_names
     from syncline.pipeline.options.names import KAFKA, check_kafka

@@ -248,7 +248,7 @@ def flight_tallies(flights: DataFrame) -> DataFrame:
 
 
 def flights_integrity(tallies: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return counts that show whether all flights are there once, and in order; `flight_tallies` has the rows."""
+    """Return counts that show whether every flight is there once, and in order; `flight_tallies` has the rows."""
 
     def total(name: str) -> int:
         return sum(tally[name] for tally in tallies)

@@ -1,4 +1,4 @@
-"""Names that do not exist: one sentence that says so, and what was probably meant.
+"""Names that do not exist: one sentence that says so and suggests the name that was probably meant.
 
 The connector ignores a name that it does not know, which costs users hours; here it is an error that names the right
 one. A `kafka.*` name must be a configuration of Kafka's consumers, for readers, or of its producers, for writers.

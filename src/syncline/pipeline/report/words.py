@@ -22,7 +22,7 @@ _MEASURES: Final = ("lag_records", "lag_bytes", "staleness_ms")
 
 
 def verdict(facts: Facts) -> str:
-    """Return the whole result in one sentence."""
+    """Return the overall result in one sentence."""
     if all(check.holds for check in facts.checks):
         suffered = f", although {_suffered(facts.faults)}" if facts.faults else ""
         return f"All {facts.record_count:,} records arrived exactly once and in order{suffered}."
@@ -113,7 +113,7 @@ def group_lag(facts: Facts) -> str:
 
 
 def longest_waits_ms(facts: Facts) -> list[int]:
-    """Return how long the next record of each group has waited at most."""
+    """Return the longest wait of the next record of each group."""
     return [max(each.staleness_ms for each in moments(facts, group)) for group in groups(facts)]
 
 

@@ -1,7 +1,7 @@
 """How often a row is written: at least once, or exactly once for each query, task and micro-batch.
 
 A delivery is one task's: it begins with its first row, so that a task without rows costs nothing, and ends with
-`finish`, after which the task must count as done whatever happens to it. `sink.transactional` and `sink.resumed` are
+`finish`, after which the task counts as done whatever happens to it. `sink.transactional` and `sink.resumed` are
 the two ways to exactly once; here is the one without it, for batch queries and for those that ask for no more.
 """
 

@@ -1,7 +1,7 @@
 """What happens when records that a query should read are gone: an error, a line in the log, or a row that says so.
 
-With `includeGaps` a query has a row for each span of offsets that is gone, so that its table tells what it lacks; with
-`includeGaps=all` also for each span that holds no record.
+With `includeGaps` a query has a row for each span of offsets that is gone, so that its table shows what is missing;
+with `includeGaps=all` also for each span that holds no record.
 
 Units: offsets count records; ends are exclusive.
 """

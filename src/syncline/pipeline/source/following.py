@@ -1,6 +1,6 @@
 """Following: where a stream continues, from what it has read and from what exists now.
 
-A topic that was deleted and created again is another topic: nothing of it was read, and what was not read of the old
+A topic that was deleted and created again is another topic: nothing of it was read, and the unread rest of the old
 one is gone. The same holds for a partition that ends below its place in a checkpoint without topic ids. With ids that
 agree, a log that ends below its place was cut (an unclean election); the stream goes on at its new end, because records
 before that were read.
@@ -39,7 +39,7 @@ class Course:
 
 
 def continued(read: Position, seen: Seen, topics: Topics) -> Course:
-    """Return how a stream of `topics` that has read to `read` goes on with what exists of them now."""
+    """Return how a stream of `topics` that has read to `read` continues with what exists of them now."""
     starts: dict[TopicPartition, int] = {}
     fresh: list[TopicPartition] = []
     losses = [*topics_lost(read, seen.present, topics)]
@@ -68,7 +68,7 @@ def continued(read: Position, seen: Seen, topics: Topics) -> Course:
 
 
 def topics_lost(read: Position, present: Present, topics: Topics) -> tuple[str, ...]:
-    """Return a sentence for each topic of `read` that is not there: gone, replaced by another, or not asked for."""
+    """Return a sentence for each topic of `read` that is not there: gone, replaced by another, or no longer named."""
     known = sorted({place.topic for place in read.offsets})
     gone = [
         f"topic {topic} no longer exists"
@@ -117,5 +117,5 @@ def without_false_losses(cluster: Cluster, read: Position, seen: Seen) -> Seen:
 
 
 def beginnings(cluster: Cluster, course: Course) -> dict[TopicPartition, int]:
-    """Return where the partitions begin of which nothing was read."""
+    """Return where the partitions begin from which nothing was read."""
     return cluster.offsets(dict.fromkeys(course.fresh, EARLIEST)) if course.fresh else {}

@@ -33,7 +33,7 @@ def topics_gone(options: SourceOptions, ids: Mapping[str, str]) -> dict[str, str
 
 
 def gaps_of(options: SourceOptions, gone: Iterable[str], present: Sequence[TopicPartition]) -> Iterator[Gap]:
-    """Yield what topics that are `gone` should have held.
+    """Yield the gaps of topics that are `gone`.
 
     Partitions are those that options name, else the `present` ones of that name, else the one that each topic has. A
     gap begins at 0 and has no end where the options say no offsets.

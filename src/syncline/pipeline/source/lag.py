@@ -22,7 +22,7 @@ _LOOKS_MAX: Final = 8
 
 
 class Since(IntEnum):
-    """Which time a record has waited since, by the numbers of `timestampType`."""
+    """The time from which a record's wait counts, by the numbers of `timestampType`."""
 
     EVENT = 0
     """The time that its producer gave it; by the producer's clock."""
@@ -31,7 +31,7 @@ class Since(IntEnum):
 
 
 class Wait(NamedTuple):
-    """For how long the next record has waited, by the caller's clock; never less than 0."""
+    """How long the next record has waited, by the caller's clock; never less than 0."""
 
     ms: int
     since: Since
@@ -108,7 +108,7 @@ def mean_record_bytes(
 def _waits(
     cluster: Cluster, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
 ) -> dict[TopicPartition, Wait]:
-    """Return for how long the next record of each partition waits, where there is one and its time is known."""
+    """Return how long the next record of each partition has waited, where there is one with a known time."""
     found = {}
     for place, offset in offsets.items():
         if offset < ends[place]:
@@ -119,7 +119,7 @@ def _waits(
 
 
 def _wait_of(cluster: Cluster, place: TopicPartition, offset: int, end: int, now_ms: int) -> Wait | None:
-    """Return for how long the first record from `offset` on waits; None if a few looks find none, or it has no time."""
+    """Return how long the first record from `offset` on has waited; None if a few looks find none or no time."""
     for _ in range(_LOOKS_MAX):
         try:
             fetched = cluster.fetch(place, offset)

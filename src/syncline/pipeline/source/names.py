@@ -55,7 +55,7 @@ _STREAM_ONLY: Final = (
 )
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "topicIds")
 
-# What the source heeds of Kafka's configurations; all others are without effect.
+# The Kafka configurations that the source uses; all others have no effect.
 _EFFECTIVE: Final = frozenset(
     {
         "kafka.bootstrap.servers",
@@ -67,7 +67,7 @@ _EFFECTIVE: Final = frozenset(
     }
 )
 
-# The connector refuses these, too: obeying them would break the source.
+# The connector refuses these, too: they would break the source.
 _FORBIDDEN: Final = {
     "kafka.auto.offset.reset": "use startingOffsets to say where to begin",
     "kafka.key.deserializer": "keys arrive as binary; cast them in the query",

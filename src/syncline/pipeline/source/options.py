@@ -1,7 +1,7 @@
 """Options of the Spark source: the arguments of `.option(`, checked before anything is read.
 
 Names and meanings are those of Spark's own Kafka connector, so that a query moves between the two by changing its
-format. Planning a query detects a mistake, and the message names the option and what to write instead.
+format. Planning a query detects errors, and the message names the option and what to write instead.
 
 Each subject has a module of its own: `names`, `reaching` (the brokers), `topics`, `places` (where to start and end) and
 `values` (text as numbers).

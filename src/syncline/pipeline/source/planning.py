@@ -20,15 +20,15 @@ from syncline.pipeline.source.places import EveryPartition, Place, Side, without
 from syncline.pipeline.source.presence import check_present, present_settled
 from syncline.pipeline.source.ranges import OffsetRange, divide
 
-# To ask how large records are costs about a tenth of a millisecond for each partition. So much is worth that: this many
-# records of each partition, as they may be large, and this many at all.
+# Asking for the size of records costs about a tenth of a millisecond per partition. It is worth that from this many
+# records per partition on, as they may be large, and from this many in all.
 _WEIGHED_RECORDS_PER_PARTITION: Final = 1_000
 _WEIGHED_RECORDS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The ranges of a batch, the ids of the topics that they are of, and what is gone of what should be read.
+    """The ranges of a batch, the ids of the topics that they are of, and which of the wanted records are gone.
 
     `record_bytes` is the mean size of a record by partition, as far as it is known and matters.
     """

@@ -52,7 +52,7 @@ def present_now(cluster: Cluster, options: SourceOptions) -> Present:
 
 
 def present_settled(cluster: Cluster, options: SourceOptions, is_whole: Callable[[Present], bool]) -> Present:
-    """Return what exists; if that is not whole, wait until no broker can be late with its metadata."""
+    """Return what exists; if something is missing, wait until no broker can be late with its metadata."""
     deadline_s = time.monotonic() + _LATE_METADATA_MS_MAX / 1000
     while True:
         present = present_now(cluster, options)

@@ -5,10 +5,10 @@ Spark runs this code in several Python processes: one plans a batch, one lives a
 connection, and each task fetches its own offset ranges directly from the partitions' leaders and yields Arrow record
 batches. So no new object here holds a connection: Spark pickles it into the next process.
 
-`.schema("offset long, value binary")` selects columns; others are not decoded. Names are known in any case, as to
-Spark, and come back as the user wrote them. The source never accepts pushed filters, because Spark 4.3 keeps those of
-one query for the next one on the same DataFrame and then returns wrong rows; use offsets and timestamps in the options
-instead.
+`.schema("offset long, value binary")` selects columns; others are not decoded. Names are
+case-insensitive, as in Spark, and keep the user's spelling. The source never accepts pushed filters, because Spark 4.3
+keeps those of one query for the next one on the same DataFrame and then returns wrong rows; use offsets and timestamps
+in the options instead.
 
 A batch query plans its offsets once, when Spark first needs them: two actions on one DataFrame see the same records;
 another `load()` also sees later ones.
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @plainly()
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of one trigger; Spark knows one at a time, and `latestOffset` heeds all that were given."""
+        """Return the limit of one trigger; Spark knows one at a time, `latestOffset` applies all that were given."""
         limits = self._options.trigger
         if limits.offsets_max is not None:
             return ReadMaxRows(limits.offsets_max)

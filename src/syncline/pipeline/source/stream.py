@@ -1,8 +1,8 @@
 """A stream: the micro-batches of one query, from where it has read to where the logs end.
 
-It lives in the driver as long as the query does and keeps a connection. Spark asks in the order that `offsets` tells;
-what was asked a moment ago is not asked again: the ends that a batch was planned with are also the query's progress,
-and a batch that this process planned itself needs no second look at the topics before its tasks take theirs.
+It lives in the driver as long as the query does and keeps a connection. Spark asks in the order that `offsets`
+describes; recent answers are reused: the ends that a batch was planned with are also the query's progress, and a
+batch that this process planned itself needs no second look at the topics before its tasks take theirs.
 
 Units: offsets count records; ends are exclusive; durations are milliseconds.
 """
@@ -141,7 +141,7 @@ class Stream:
             log.warning("offsets were not committed to the consumer group: %s", error)
 
     def _present(self, read: Position) -> Present:
-        """Return what exists; that a topic is gone must be sure if it is news."""
+        """Return what exists; make sure before a topic counts as newly gone."""
         return present_settled(
             self.cluster,
             self.options,

@@ -33,7 +33,7 @@ class Vacancies:
             if known[1] == start:
                 begin = known[0]
             else:
-                # What lies between was lost, and is told as that.
+                # What lies between was lost, and is reported as lost.
                 told.append(_vacant(place, *known))
         offsets = np.concatenate(found) if found else np.empty(0, np.int64)
         lows = np.concatenate(([begin], offsets + 1))
