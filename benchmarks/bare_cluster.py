@@ -101,8 +101,9 @@ class _Replicas:
             return
         self._passed_bytes += len(data)
         self._waiting.append((self._passed_bytes, transport, answer))
+        copied = bytes(data)
         for link in self._links:
-            link.transport.write(bytes(data))
+            link.transport.write(copied)
 
     def written(self) -> None:
         """Send the answers for which the slowest follower has written enough."""

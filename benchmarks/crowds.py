@@ -97,7 +97,7 @@ def many_partitions() -> list[Figure]:
         if running is None:
             raise RuntimeError(f"the cluster in {peer.directory} has stopped")
         places = [(str(running.metrics_url(broker)), pid) for broker, pid in running.broker_pids.items()]
-        admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
         figures = []
 
         def measured(name: str, work: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ def records_spread_wide(*, is_beside_kafka: bool) -> list[Figure]:
     for start in (start_syncline, start_kafka) if is_beside_kafka else (start_syncline,):
         peer = start(3)
         try:
-            admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+            admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
             topic = NewTopic(TOPIC, SPREAD_PARTITIONS, 3)
             admin.create_topics([topic], request_timeout=60, operation_timeout=60)[TOPIC].result()
             _produce_to_each(peer, SPREAD_PARTITIONS)
@@ -207,7 +207,7 @@ def many_consumers(*, is_beside_kafka: bool) -> list[Figure]:
 def _waited_at(peer: Peer) -> float:
     """Return a cluster's CPU use while they wait, in per cent of a core."""
     try:
-        admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
         with _waiters(peer.bootstrap):
             return cpu_percent(peer)

@@ -125,6 +125,8 @@ class _Sender(asyncio.Protocol):
         self._is_copying = is_copying
         self._file_bytes = os.fstat(file).st_size
         self._position = 0
+        # Used again and again: when the next request comes, the last answer is with the client.
+        self._pieces = [bytearray(PIECE_BYTES) for _ in range(ANSWER_BYTES // PIECE_BYTES if is_copying else 0)]
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -136,11 +138,10 @@ class _Sender(asyncio.Protocol):
             self._position = 0
         end = self._position + ANSWER_BYTES
         if self._is_copying:
-            pieces = [
-                os.pread(self._file, PIECE_BYTES, position) for position in range(self._position, end, PIECE_BYTES)
-            ]
-            self._transport.writelines([_SIZE.pack(ANSWER_BYTES), *pieces])
-            self._position = end
+            for piece in self._pieces:
+                os.preadv(self._file, [piece], self._position)
+                self._position += len(piece)
+            self._transport.writelines([_SIZE.pack(ANSWER_BYTES), *self._pieces])
         else:
             os.write(self._socket, _SIZE.pack(ANSWER_BYTES))
             self._send(end)

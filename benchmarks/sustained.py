@@ -4,7 +4,8 @@
                                    [--no-kafka] [--write]
 
 Three brokers, four partitions with three replicas, records of 1 KB, acks=all. Each side has a cluster of its own,
-starts it, warms it with 100 MB, and removes its data afterwards. One client, of two:
+starts it, warms it with 100 MB, and removes its data afterwards. One side is three processes that only pass bytes on
+and write them (`bare_cluster.py`): no broker of three processes in Python is faster. One client, of two:
 
 confluent-kafka  A real one, as fast as it can be: it gets a hundred records with each call, and wants reports of
                  failures alone, since those of successes would take more processor time than our brokers. It still
@@ -33,11 +34,13 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks import load
+from benchmarks.bare_cluster import start_bare
 from benchmarks.batch_producer import produce_batches
 from benchmarks.pages import replace_table
 from benchmarks.peers import KAFKA_VERSION, ROOT, WORK, Peer, kafka_jars, start_kafka, start_syncline
-from benchmarks.run import KEPT, machine
-from benchmarks.sustained_outcome import BOUNDS, Outcome, Sample, table
+from benchmarks.run import KEPT as KEEPING
+from benchmarks.run import machine
+from benchmarks.sustained_outcome import BARE, BOUNDS, KEPT, OURS, THEIRS, Outcome, Sample, table
 from benchmarks.sustained_picture import draw
 from syncline.records.builder import BatchBuilder
 
@@ -56,9 +59,10 @@ FULL_BYTES: Final = 600_000_000
 PIECE_BYTES: Final = 8 << 20
 
 SIDES: Final[Mapping[str, Callable[[], Peer]]] = {
-    "Syncline": lambda: start_syncline(3),
-    "Syncline, page cache kept": lambda: start_syncline(3, KEPT),
-    "Apache Kafka": lambda: start_kafka(3),
+    OURS: lambda: start_syncline(3),
+    KEPT: lambda: start_syncline(3, KEEPING),
+    BARE: lambda: start_bare(3),
+    THEIRS: lambda: start_kafka(3),
 }
 
 
@@ -84,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kafka_jars()
     outcomes = {}
     for side, start in SIDES.items():
-        if side == "Apache Kafka" and options.no_kafka:
+        if side == THEIRS and options.no_kafka:
             continue
         print(f"{side} ...", file=sys.stderr, flush=True)
         with memory(options.memory):
@@ -140,12 +144,14 @@ def measure(side: str, start: Callable[[], Peer], gigabytes: float, client: Clie
     """Produce so much to a cluster of its own; its data is gone afterwards."""
     peer = start()
     try:
-        load.create_topic(peer, "warm")
+        for topic in ("warm", "sustained"):
+            # One that only passes on takes any topic for one of its own.
+            if side != BARE:
+                load.create_topic(peer, topic)
         load.produce(peer, "warm", RECORD_BYTES, 100_000)
-        load.create_topic(peer, "sustained")
         count = round(gigabytes * 1e9 / RECORD_BYTES / BATCH_RECORDS) * BATCH_RECORDS
         samples = client(peer, "sustained", count)
-        stored = records_of(peer, "sustained")
+        stored = count if side == BARE else records_of(peer, "sustained")
         if stored != count:
             raise RuntimeError(f"{side}: {count} records were acknowledged, {stored} are there")
         return Outcome(side, samples)

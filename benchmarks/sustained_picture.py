@@ -7,7 +7,7 @@ around it, as single ones jump. The drawing brings its style sheet, for light an
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from benchmarks.sustained_outcome import KEPT, OURS, THEIRS, Outcome, Sample
+from benchmarks.sustained_outcome import BARE, KEPT, OURS, THEIRS, Outcome, Sample
 from syncline.pictures import legend, svg
 from syncline.pictures.axis import TimeAxis
 from syncline.pictures.palette import sheet
@@ -21,11 +21,12 @@ _PANEL: Final = 210.0
 _GAP: Final = 46.0
 # Samples that a point is the mean of.
 _SMOOTHED: Final = 3
-_STYLES: Final = {OURS: "ours", KEPT: "kept", THEIRS: "theirs"}
+_STYLES: Final = {OURS: "ours", KEPT: "kept", BARE: "bare", THEIRS: "theirs"}
 _RULES: Final = """
 svg .ground{fill:var(--card)}
 svg .ours{stroke:var(--lead);stroke-width:2.4} svg .kept{stroke:var(--lead);stroke-width:1.8;stroke-dasharray:6 4}
 svg .theirs{stroke:var(--out-line);stroke-width:2.4}
+svg .bare{stroke:var(--muted);stroke-width:1.8;stroke-dasharray:2 4}
 """
 
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.sustained_outcome import BOUNDS, KEPT, OURS, THEIRS, Outcome, Sample, table
+from benchmarks.sustained_outcome import BARE, BOUNDS, KEPT, OURS, THEIRS, Outcome, Sample, table
 from benchmarks.sustained_picture import draw
 
 GB = 1_000_000_000
@@ -24,6 +24,7 @@ def sides(ours: Outcome) -> dict[str, Outcome]:
     return {
         OURS: ours,
         KEPT: outcome(KEPT, *[200] * 6, cpu_s_gb=9.0),
+        BARE: outcome(BARE, *[150] * 8, cpu_s_gb=7.0),
         THEIRS: outcome(THEIRS, *[60] * 20, cpu_s_gb=20.0),
     }
 
@@ -55,7 +56,12 @@ def test_each_bound_that_is_not_kept_has_its_sentence() -> None:
         "sustained, broker CPU per GB: 0.25x, the bound is ≤ 0.2x",
         "last half of the bytes to the first: 0.27x, the bound is ≥ 0.85x",
     ]
-    assert [line.count("missed") for line in table(slow)[-4:]] == [1, 1, 1, 0]
+    assert [line.count("missed") for line in table(slow)[-5:]] == [1, 1, 1, 0, 0]
+
+
+def test_what_only_passes_on_is_no_bound_but_stands_beside_them() -> None:
+    """It is the most that a broker could reach."""
+    assert table(sides(outcome(OURS, *[250] * 4)))[-1] == "| only passes on, page cache kept, MB/s | 2.50x | | |"
 
 
 def test_picture_is_sound_and_has_a_curve_of_each_side_in_both_panels() -> None:
@@ -64,6 +70,6 @@ def test_picture_is_sound_and_has_a_curve_of_each_side_in_both_panels() -> None:
     root = ET.fromstring(drawn)
 
     paths = [each.get("class") for each in root.iter("{http://www.w3.org/2000/svg}path")]
-    assert paths == ["ours", "kept", "theirs"] * 2
+    assert paths == ["ours", "kept", "bare", "theirs"] * 2
     assert "href" not in drawn
     assert "url(" not in drawn.replace("url(#out)", "")
