@@ -11,7 +11,9 @@ from syncline.model.reasons import Reason
 from .incident import incident
 from .witnesses import (
     GONE,
+    NOT_SAID,
     SILENT,
+    UNRENEWED,
     Why,
     Witnesses,
     deleted,
@@ -135,6 +137,65 @@ def leader_paused_without_effect() -> Witnesses:
 def controller_paused() -> Witnesses:
     """A broker that cannot reach a paused controller is not the cause."""
     return [observation("controller-unreachable", 2, 3, 1_000, 10_000, controller=3), stall(3, 1_000, 10_000)]
+
+
+@incident(Cause.LEADER_PAUSED, 1)
+def leader_that_is_controller_still_paused() -> Witnesses:
+    """Guards: nothing arrived from it at either of the others, and each direction was called cut."""
+    return [
+        *_misses_controller_and_leader(2, 1, 4_000),
+        *_misses_controller_and_leader(3, 1, 4_000),
+    ]
+
+
+@incident(Cause.LEADER_PAUSED, 1)
+def leader_whose_lease_ran_out_still_paused() -> Witnesses:
+    """Guards: the others reach the next controller, which left the cut as the only explanation."""
+    return [
+        *_misses_controller_and_leader(2, 1, 10_500, silent_until=20_000),
+        *_misses_controller_and_leader(3, 1, 10_500, silent_until=20_000),
+        state(1, 10_000, "fenced", UNRENEWED),
+        elected(1, 2, 10_000, UNRENEWED),
+        left(1, 10_000, 0, rule="fencing", why=UNRENEWED),
+    ]
+
+
+@incident(Cause.LEADER_PAUSED, 1)
+def leader_whose_lease_ran_out_for_one_other_broker() -> Witnesses:
+    """In a cluster of two, only the lease shows that no connection is to blame."""
+    return [
+        *_misses_controller_and_leader(2, 1, 10_500),
+        state(1, 10_000, "fenced", UNRENEWED),
+        elected(1, 2, 10_000, UNRENEWED),
+        left(1, 10_000, 0, rule="fencing", why=UNRENEWED),
+    ]
+
+
+@incident(Cause.LEADER_PAUSED, 1)
+def leader_whose_lease_ran_out_is_back() -> Witnesses:
+    """Its own report says more than what the others inferred."""
+    return [
+        *_misses_controller_and_leader(2, 1, 10_500),
+        state(1, 10_000, "fenced", UNRENEWED),
+        left(1, 10_000, 0, rule="fencing", why=UNRENEWED),
+        state(1, 15_100, "unfenced", NOT_SAID),
+        stall(1, 1_000, 15_000),
+    ]
+
+
+@incident(Cause.CONTROLLER, 2)
+def leader_that_is_controller_silent_to_one() -> Witnesses:
+    """Guards: the connection was called cut, although it is not known whether the silent broker runs."""
+    return [*_misses_controller_and_leader(2, 1, 4_000)]
+
+
+def _misses_controller_and_leader(broker: int, controller: int, until: int, silent_until: int = -1) -> Witnesses:
+    """Return what a follower reports of a leader that is the controller, too; the silence is not over."""
+    begin, end = misses_leader(broker, controller, 1_000, max(until, silent_until))
+    return [
+        [begin, dataclasses.replace(end, phase="ongoing")],
+        observation("controller-unreachable", broker, controller, 1_200, until, controller=controller),
+    ]
 
 
 @incident(Cause.FOLLOWER_PAUSED, 2)

@@ -39,6 +39,7 @@ class Why(NamedTuple):
 
 NOT_SAID = Why(Reason.UNKNOWN, {})
 GONE = Why(Reason.PROCESS_GONE, {})
+UNRENEWED = Why(Reason.LEASE_HOLDER_SILENT, {})
 SILENT = Why(Reason.SESSION_TIMED_OUT, {"timeout_ms": 9_000, "silent_ms": 9_100})
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from syncline.explain.diagnosis.condition import CLOCKS_MS, JOIN_MS, Condition, Kind, number
 from syncline.explain.diagnosis.connection_conditions import SILENCES
 from syncline.explain.diagnosis.history import History, Observed
-from syncline.model.events import BrokerState
+from syncline.model.events import BrokerState, Json
 from syncline.model.reasons import STOPS, Reason
 
 # Ignore a disk whose slow time adds up to less than this.
@@ -129,29 +129,80 @@ def stalls(history: History, disks: Sequence[Condition]) -> list[Condition]:
 
 def _inferred_stalls(history: History, reported: Sequence[Condition]) -> list[Condition]:
     """Return the brokers that send nothing to any other, although their processes are not known to be gone."""
-    found = []
-    for gap in history.of_kind("heartbeat-gap"):
-        broker = gap.last.subject
-        condition = Condition(Kind.STALL, broker, gap.begin_ms, gap.end_ms, is_over=gap.is_over)
-        is_missed = any(_misses(each, gap, condition) for each in history.observations)
-        # A broker that has reported anything since would have reported its stall, too.
-        spoke = any(each.last.broker == broker and each.last.ts_ms > gap.begin_ms for each in history.observations)
-        spoke = spoke or any(each.broker == broker and each.ts_ms > gap.begin_ms for each in history.progress)
-        if is_missed and not spoke and not any(each.broker == broker and each.explains(condition) for each in reported):
-            condition.numbers["inferred"] = True
+    found: list[Condition] = []
+    for condition, since_ms in (*_unrenewed_leases(history), *_missed_by_two(history)):
+        known = (*reported, *found)
+        if not _spoke(history, condition.broker, since_ms) and not any(
+            each.broker == condition.broker and each.explains(condition) for each in known
+        ):
             found.append(condition)
     return found
 
 
+def _spoke(history: History, broker: int, since_ms: int) -> bool:
+    """Return whether a broker has reported anything since: it would have reported its stall, too."""
+    observed = any(each.last.broker == broker and each.last.ts_ms > since_ms for each in history.observations)
+    return observed or any(each.broker == broker and each.ts_ms > since_ms for each in history.progress)
+
+
+def _unrenewed_leases(history: History) -> list[tuple[Condition, int]]:
+    """Return the controllers that did not renew their lease, and since when none of them may have reported anything.
+
+    The lease lies in a store that all brokers reach by themselves, so a connection between brokers is not the reason.
+    """
+    found = []
+    for index, state in enumerate(history.states):
+        if state.state != "fenced" or state.reason is not Reason.LEASE_HOLDER_SILENT:
+            continue
+        back_ms = next((each.ts_ms for each in history.states[index + 1 :] if _is_back(each, state.subject)), None)
+        silences = [
+            each
+            for each in history.observations
+            if _is_silence(each, state.subject) and each.begin_ms <= state.ts_ms <= each.end_ms + JOIN_MS
+        ]
+        begin_ms = min([state.ts_ms, *(each.begin_ms for each in silences)])
+        end_ms = max([state.ts_ms, *(each.end_ms for each in silences)]) if back_ms is None else back_ms
+        numbers: dict[str, Json] = {"inferred_from": "lease"}
+        condition = Condition(Kind.STALL, state.subject, begin_ms, end_ms, is_over=back_ms is not None, numbers=numbers)
+        found.append((condition, state.ts_ms))
+    return found
+
+
+def _is_back(state: BrokerState, broker: int) -> bool:
+    return state.subject == broker and state.state in {"registered", "unfenced"}
+
+
+def _missed_by_two(history: History) -> list[tuple[Condition, int]]:
+    """Return the brokers that two others miss, and since when; one of the two is the controller, or misses it."""
+    found = []
+    for gap in (*history.of_kind("heartbeat-gap"), *history.of_kind("controller-unreachable")):
+        is_controller = gap.last.kind == "controller-unreachable"
+        condition = Condition(Kind.STALL, int(gap.first.subject), gap.begin_ms, gap.end_ms, is_over=gap.is_over)
+        misses = [each for each in history.observations if _misses(each, gap, condition)]
+        if not misses:
+            continue
+        condition.numbers = {"inferred_from": "controller" if is_controller else "heartbeats"}
+        if is_controller:
+            # The report ends when its broker finds the next controller.
+            condition.end_ms = max(condition.end_ms, *(each.end_ms for each in misses))
+            condition.is_over = condition.is_over and all(each.is_over for each in misses)
+        found.append((condition, gap.begin_ms))
+    return found
+
+
 def _misses(silence: Observed, gap: Observed, condition: Condition) -> bool:
-    """Return whether a broker other than the controller misses the one with the gap, and received none of its beats."""
+    """Return whether another broker than the one that reports the gap received nothing from the silent one, no beat."""
     return (
-        silence.last.subject == condition.broker
-        and silence.last.kind in SILENCES
+        _is_silence(silence, condition.broker)
         and silence.last.broker != gap.last.broker
         and not silence.beats_heard
         and condition.touches(silence.begin_ms, silence.end_ms)
     )
+
+
+def _is_silence(observed: Observed, broker: int) -> bool:
+    """Return whether a replica of any partition missed this broker."""
+    return observed.last.subject == broker and observed.last.kind in SILENCES
 
 
 def unreachable_controllers(history: History, deep: Sequence[Condition]) -> list[Condition]:
@@ -163,10 +214,11 @@ def unreachable_controllers(history: History, deep: Sequence[Condition]) -> list
             each.last.broker,
             each.begin_ms,
             each.end_ms,
-            other=number(each.last.evidence, "controller"),
+            # The last report may name the next controller.
+            other=int(each.first.subject),
             is_over=each.is_over,
         )
-        ends = {condition.broker, condition.other, int(each.last.subject)}
+        ends = {condition.broker, condition.other}
         if not any(other.broker in ends and other.explains(condition) for other in deep):
             found.append(condition)
     return found

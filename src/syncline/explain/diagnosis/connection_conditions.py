@@ -77,11 +77,16 @@ def _cut(
     if heard[misser]:
         return None
     condition.broker, condition.other = (other if misser == one else one), misser
-    gaps = [each for each in history.of_kind("heartbeat-gap") if each.last.subject == condition.broker]
+    gaps = [
+        each
+        for each in (*history.of_kind("heartbeat-gap"), *history.of_kind("controller-unreachable"))
+        if each.first.subject == condition.broker
+    ]
     if condition.is_over or any(condition.touches(gap.begin_ms, gap.end_ms) for gap in gaps):
         condition.kind = Kind.SILENT
     else:
-        # The silent broker reaches the controller; its own reports of this connection may not have arrived yet.
+        # The silent broker reaches the controller, or is the controller and answers others. So it runs, and its own
+        # reports of this connection may not have arrived yet.
         condition.lost = ((condition.broker, misser),)
     return condition
 

@@ -15,7 +15,7 @@ from syncline.explain.diagnosis.condition import Condition
 from syncline.explain.diagnosis.findings import Effect, Finding
 
 # What a condition's evidence names beside amounts. An operator must learn each of them.
-_NAMES: Final = ("inferred", "reason", "error", "errno", "on", "by", "role", "move", "neighbour")
+_NAMES: Final = ("inferred_from", "reason", "error", "errno", "on", "by", "role", "move", "neighbour")
 
 
 @dataclass(frozen=True, slots=True)

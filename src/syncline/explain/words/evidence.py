@@ -31,8 +31,9 @@ def evidence_for(finding: Finding, show: Show) -> list[str]:
             return [wording.STOPPED_BEFORE.format(broker=broker, end=end)]
         case Kind.STOPPED:
             return [wording.STOPPED.format(broker=broker, begin=begin)]
-        case Kind.STALL if numbers.get("inferred"):
-            return [wording.PAUSE_INFERRED.format(broker=broker, begin=begin)]
+        case Kind.STALL if "inferred_from" in numbers:
+            inferred = wording.PAUSES_INFERRED[numbers["inferred_from"]]
+            return [inferred.format(broker=broker, begin=begin), wording.REPORT_IS_MISSING]
         case Kind.STALL:
             return [wording.PAUSE_REPORTED.format(broker=broker, begin=begin, end=end, lasted=lasted)]
         case Kind.DISK:

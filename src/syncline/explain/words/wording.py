@@ -204,10 +204,18 @@ NEXT_PROCESS: Final = "; its next process registered at {end}"
 NO_NEXT_PROCESS: Final = "; no other process has registered since"
 STOPPED: Final = "Broker {broker} announced its shutdown at {begin}."
 STOPPED_BEFORE: Final = "Broker {broker} had stopped cleanly, and its next process registered at {end}."
-PAUSE_INFERRED: Final = (
-    "Since {begin}, neither the controller nor other replicas have received anything from broker {broker}. "
-    "Its process is not known to be gone, and its own report has not arrived yet."
-)
+# By what a pause is inferred from.
+PAUSES_INFERRED: Final[dict[object, str]] = {
+    "heartbeats": (
+        "Since {begin}, neither the controller nor other replicas have received anything from broker {broker}."
+    ),
+    "controller": "Since {begin}, other brokers have received nothing from broker {broker}, which was the controller.",
+    "lease": (
+        "Broker {broker}, which was the controller, did not renew its lease, and other brokers have received nothing "
+        "from it since {begin}."
+    ),
+}
+REPORT_IS_MISSING: Final = "Its process is not known to be gone, and its own report has not arrived yet."
 PAUSE_REPORTED: Final = (
     "Broker {broker} itself reports that its event loop did not run from {begin} to {end} ({lasted}), and "
     "that its disk was not the reason."
