@@ -264,6 +264,7 @@ def values_that_no_broker_takes(version: int) -> list[Action]:
         [("ssl.truststore.password", SET, "x")],
         [("ssl.client.auth", SET, "x")],
         [("min.insync.replicas", SET, "1"), ("log.roll.ms", SET, "0")],
+        [("min.insync.replicas", DELETE, None)],
         [("compression.type", APPEND, "gzip")],
         [("compression.type", SUBTRACT, "gzip")],
         [("no.such", APPEND, "1")],

@@ -106,6 +106,12 @@ def alter(
             "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
         ),
         (
+            # Also where the broker has no value of its own.
+            {"keys": [("min.insync.replicas", DELETE, None)], "kind": BROKER, "name": "1"},
+            40,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        ),
+        (
             {"keys": [("min.insync.replicas", DELETE, None)], "kind": BROKER, "name": ""},
             40,
             "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",

@@ -260,8 +260,9 @@ def _changed_broker(
     except ConfigError as error:
         raise _invalid_request(str(error)) from error
     # In Kafka, the broker has judged the request before the controller sees it.
-    if settings.eligible_leader_replicas_enable and (_MIN_ISR in steps or (replace and not name)):
-        _validate_min_isr(name, wanted, touched=_MIN_ISR in steps)
+    is_min_isr_named = _MIN_ISR in touched or _MIN_ISR in steps
+    if settings.eligible_leader_replicas_enable and (is_min_isr_named or (replace and not name)):
+        _validate_min_isr(name, wanted, touched=is_min_isr_named)
     _validate_unknown(wanted, steps)
     return ConfigsChanged(ConfigResource(ResourceType.BROKER, name), steps)
 
