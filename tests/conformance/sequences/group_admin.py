@@ -69,21 +69,21 @@ def describing(version: int) -> list[Action]:
     ]
 
 
-@sequence(0, 5)
+@sequence(0, 5, 6)
 def describing_empty(version: int) -> list[Action]:
     """A group that everybody left."""
     return [*stable_alone(), describe_groups(version, "g"), leave(4, members=[M1]), describe_groups(version, "g")]
 
 
-@sequence(5)
+@sequence(5, 6)
 def describing_before_assignment(version: int) -> list[Action]:
     """A group that was stable, and waits for a new assignment."""
     return [*stable_alone(), *second_joins(), describe_groups(version, "g")]
 
 
-@sequence(*edges(DESCRIBE_GROUPS), 3)
+@sequence(*edges(DESCRIBE_GROUPS), 3, 5)
 def describing_others(version: int) -> list[Action]:
-    """Unknown groups are dead, duplicates are answered twice, another broker refuses; operations on request."""
+    """Unknown groups are dead, since v6 an error, too; duplicates, another broker, operations on request."""
     return [
         describe_groups(version, "nope"),
         describe_groups(version, exact("")),
@@ -94,7 +94,7 @@ def describing_others(version: int) -> list[Action]:
     ]
 
 
-@sequence(3, 5)
+@sequence(3, 5, 6)
 def operations(version: int) -> list[Action]:
     """Operations on a live group."""
     return [*stable_alone(), describe_groups(version, "g", authorized=True)]

@@ -1,8 +1,8 @@
-"""DescribeGroups (key 15), versions 0-5.
+"""DescribeGroups (key 15), versions 0-6.
 
 v1 throttle time, v3 authorized operations, v4 static members (KIP-345), v5
-flexible; v6 (an error for groups that do not exist, KIP-1043) is implemented
-but not offered. A group of which nothing is committed yet is shown as Dead.
+flexible, v6 an error for groups that do not exist (KIP-1043). A group of which
+nothing is committed yet does not exist.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -56,14 +56,14 @@ def _group(broker: "HasGroups", group_id: str, version: int, *, is_asked: bool) 
         found = broker.groups.describe(group_id)
     except RequestError as error:
         return fields | {"error_code": error.code}
+    if found is None:
+        fields["group_state"] = GroupState.DEAD.value
+        if version >= NOT_FOUND_VERSION:
+            message = f"Group {group_id} not found."
+            return fields | {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": message}
     if is_asked:
         fields["authorized_operations"] = GROUP_OPERATIONS
-    if found is not None:
-        return fields | _described(found)
-    fields["group_state"] = GroupState.DEAD.value
-    if version >= NOT_FOUND_VERSION:
-        fields |= {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": f"Group {group_id} not found."}
-    return fields
+    return fields if found is None else fields | _described(found)
 
 
 def _described(found: GroupDescription) -> dict[str, Any]:
