@@ -314,6 +314,7 @@ def describe_cluster(version: int, **more: Any) -> Step:
     body = {
         "include_cluster_authorized_operations": more.pop("authorized", False),
         "endpoint_type": more.pop("endpoint_type", 1),
+        "include_fenced_brokers": more.pop("fenced", False),
     }
     return Step(key=DESCRIBE_CLUSTER, version=version, body=body, **more)
 

@@ -257,7 +257,9 @@ class _Replication(Data):
 
     def _cluster(self) -> list[Action]:
         version, kind = version_of(self.dice, DESCRIBE_CLUSTER), usually(self.dice, 1, (2, 0), 0.3)
-        return [describe_cluster(version, authorized=self.dice.random() < 0.5, endpoint_type=kind, to=self._to())]
+        is_authorized, is_fenced = self.dice.random() < 0.5, version > 1 and self.dice.random() < 0.5
+        asked = {"authorized": is_authorized, "fenced": is_fenced, "endpoint_type": kind}
+        return [describe_cluster(version, **asked, to=self._to())]
 
     def _between_brokers(self) -> list[Action]:
         """Ask a broker for what only brokers and controllers ask each other."""

@@ -182,10 +182,16 @@ def racks_in_metadata(version: int) -> list[Action]:
     return [Departure(), metadata(version, ["t"])]
 
 
-@sequence(0, 1)
+@sequence(0, 1, 2)
 def racks_in_the_cluster(version: int) -> list[Action]:
     """DescribeCluster shows racks, and no broker that has left."""
     return [Departure(), describe_cluster(version)]
+
+
+@sequence(2)
+def fenced_brokers(version: int) -> list[Action]:
+    """On request, DescribeCluster shows the broker that has left, too."""
+    return [Departure(), describe_cluster(version, fenced=True)]
 
 
 @sequence(1, 4)

@@ -1,7 +1,8 @@
-"""DescribeCluster (key 60), versions 0-1.
+"""DescribeCluster (key 60), versions 0-2.
 
 v1 the requested kind of endpoint (KIP-919): this is a broker, so a request for
-controllers is refused. The broker answers from its own image. It names the active
+controllers is refused; v2 fenced brokers, if the client asks for them (KIP-1073).
+The broker answers from its own image. It names the active
 controller; Kafka names a random live broker, since clients cannot connect to its
 controller.
 """
@@ -28,7 +29,7 @@ _NOT_ASKED: Final = -(2**31)
 
 
 def handle(broker: "HasImage", request: "Request") -> None:
-    """Describe the live brokers."""
+    """Describe the live brokers, and those that are fenced if the request includes them."""
     asked = request.decode()
     endpoint_type = int(getattr(asked, "endpoint_type", _BROKERS))
     fields = _refusal(endpoint_type) if endpoint_type != _BROKERS else _description(broker, asked)
@@ -38,6 +39,7 @@ def handle(broker: "HasImage", request: "Request") -> None:
 def _description(broker: "HasImage", asked: Any) -> dict[str, Any]:
     image = broker.image
     live = [record for record in image.brokers.values() if not record.fenced]
+    shown = image.brokers.values() if getattr(asked, "include_fenced_brokers", False) else live
     known = image.controller_id in {record.broker_id for record in live}
     return {
         "throttle_time": 0,
@@ -47,8 +49,14 @@ def _description(broker: "HasImage", asked: Any) -> dict[str, Any]:
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id if known else min((record.broker_id for record in live), default=NONE),
         "brokers": [
-            {"broker_id": record.broker_id, "host": record.host, "port": record.port, "rack": record.rack}
-            for record in sorted(live)
+            {
+                "broker_id": record.broker_id,
+                "host": record.host,
+                "port": record.port,
+                "rack": record.rack,
+                "is_fenced": record.fenced,
+            }
+            for record in sorted(shown)
         ],
         "cluster_authorized_operations": (
             _ALL_OPERATIONS if asked.include_cluster_authorized_operations else _NOT_ASKED
