@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from syncline.local.control import Control, ControlError, answers_of_all, ask_all, controls
+from syncline.local import control
+from syncline.local.control import Control, ControlError, LeftOutError, answers_of_all, ask_all, controls
 from syncline.wire.api import ApiKey
 from syncline.wire.request_header import parse_request_header
 from tests.patience import PATIENCE_S
@@ -120,6 +121,69 @@ def test_all_are_asked_at_once_and_who_has_enough_waits_for_nobody() -> None:
     assert isinstance(first[3], ControlError)
     never.set()
     assert next(answers) == (1, {"verb": "x"})
+
+
+class _Witness(_Broker):
+    """A broker that knows which ones the cluster has fenced."""
+
+    def __init__(self, broker_id: int, may_answer: threading.Event, *unfenced: int) -> None:
+        super().__init__(broker_id, may_answer)
+        self._unfenced = unfenced
+
+    def call(self, verb: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        """Return the verb, or which brokers are not fenced."""
+        if verb == "replicas.show":
+            return {"unfenced": list(self._unfenced)}
+        return super().call(verb, timeout_s=timeout_s, **fields)
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "PROMPT_S", 0.1)
+
+
+@pytest.mark.usefixtures("_soon")
+def test_broker_that_the_cluster_has_fenced_is_not_waited_for() -> None:
+    """Guards: `isr` and others took 5 s each while a broker was paused, long after the cluster went on without it."""
+    never, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    brokers = {1: _Broker(1, never), 2: _Witness(2, at_once, 2, 3), 3: _Witness(3, at_once, 2, 3)}
+
+    found = dict(ask_all(brokers, lambda broker: broker.call("x")))
+
+    assert found.keys() == {1, 2, 3}
+    assert isinstance(found[1], LeftOutError)
+    assert "broker 1" in str(found[1])
+    assert "the cluster goes on without it" in str(found[1])
+
+
+@pytest.mark.usefixtures("_soon")
+def test_broker_that_is_not_fenced_is_waited_for() -> None:
+    """It is as slow as the machine may be, and only it knows what it leads."""
+    late, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    brokers = {1: _Broker(1, late), 2: _Witness(2, at_once, 1, 2)}
+    answers = ask_all(brokers, lambda broker: broker.call("x"))
+    assert next(answers) == (2, {"verb": "x"})
+    threading.Timer(0.5, late.set).start()
+
+    assert next(answers) == (1, {"verb": "x"})
+
+
+@pytest.mark.usefixtures("_soon")
+def test_nobody_is_waited_for_by_who_has_enough() -> None:
+    """The others have told all that was asked; the one that is silent is named nevertheless."""
+    never, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    brokers = {1: _Broker(1, never), 2: _Broker(2, at_once)}
+
+    answers, silent = answers_of_all(
+        brokers, lambda broker: broker.call("x"), is_enough=lambda known: known == {2: {"verb": "x"}}
+    )
+
+    assert answers == {2: {"verb": "x"}}
+    assert "broker 1" in silent[1]
+    assert "does not answer" in silent[1]
 
 
 def test_answers_and_reasons_are_in_the_order_of_brokers() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -89,8 +90,20 @@ def ask(brokers: dict[int, Any], topic: str | None, partition: int | None) -> di
 
     answers, silent = answers_of_all(
         brokers,
-        lambda control: control.call("status.partitions", timeout_s=SILENT_S, topic=topic, partition=partition),
+        lambda control: ask_one(control, topic, partition),
+        is_enough=lambda known: topic is not None and not _lacks(gathered(known, {}), partition),
     )
+    return gathered(answers, silent)
+
+
+def ask_one(control: Any, topic: str | None, partition: int | None) -> dict[str, Any]:
+    """Return what one broker leads."""
+    answer: dict[str, Any] = control.call("status.partitions", timeout_s=SILENT_S, topic=topic, partition=partition)
+    return answer
+
+
+def gathered(answers: Mapping[int, dict[str, Any]], silent: Mapping[int, str]) -> dict[str, Any]:
+    """Return what several brokers lead."""
     rows = [row for answer in answers.values() for row in answer["partitions"]]
     # A broker may not know the newest metadata yet.
     count = max((answer["partition_count"] for answer in answers.values()), default=0)
@@ -119,16 +132,19 @@ def _show(found: dict[str, Any], place: str | None, *, as_json: bool) -> None:
     for sentence in silent.values():
         say("", sentence)
     if silent and _is_incomplete(found, place):
-        say("", f"Partitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
+        say("", f"Any partitions led by {counted(len(silent), 'broker')} that did not answer are missing.")
 
 
 def _is_incomplete(found: dict[str, Any], place: str | None) -> bool:
     """Return whether partitions may be missing: of one topic it is known how many there are."""
     topic, partition = _parse(place)
-    if topic is None or not found["partition_count"]:
-        return True
+    return topic is None or _lacks(found, partition)
+
+
+def _lacks(found: dict[str, Any], partition: int | None) -> bool:
+    """Return whether a partition of the topic that was asked for is missing, or may be."""
     wanted = {partition} if partition is not None else set(range(found["partition_count"]))
-    return not wanted <= {row["partition"] for row in found["partitions"]}
+    return not found["partition_count"] or not wanted <= {row["partition"] for row in found["partitions"]}
 
 
 def _cells(row: dict[str, Any], *, is_chosen: bool) -> list[list[Any]]:

@@ -9,6 +9,7 @@ calls that carry the secret of its data directory (`control_secret`), which only
 """
 
 import json
+import math
 import queue
 import socket
 import struct
@@ -25,12 +26,19 @@ from syncline.wire.frames import frame_request
 from syncline.wire.response_header import response_body_position
 
 TIMEOUT_S: Final = 10.0
+# How long a silent broker is waited for at least. After that only if it may know what the others do not.
+PROMPT_S: Final = 1.0
 _T = TypeVar("_T")
 _VERSION: Final = 0
+_PERHAPS: Final = "It may be paused, or its disk may be stuck: `syncline status` shows its process."
 
 
 class ControlError(LocalClusterError):
     """A broker cannot be reached, or refuses; the message says why and what to do."""
+
+
+class LeftOutError(ControlError):
+    """A broker is silent, and the cluster runs without it: it leads no partition and coordinates no group."""
 
 
 class Control:
@@ -66,10 +74,7 @@ class Control:
                 line.sendall(b"".join(parts))
                 frame = _receive(line, struct.unpack(">i", _receive(line, 4))[0])
         except TimeoutError:
-            raise ControlError(
-                f"{self._who} does not answer within {patience_s:g} s. It may be paused, or its disk may be "
-                "stuck: `syncline status` shows its process."
-            ) from None
+            raise ControlError(f"{self._who} does not answer within {patience_s:g} s. {_PERHAPS}") from None
         except OSError as error:
             raise ControlError(
                 f"{self._who} cannot be reached ({error.strerror or error}). Its process may have ended just now: "
@@ -81,6 +86,14 @@ class Control:
         if error_text is not None:
             raise ControlError(error_text)
         return answer
+
+    def late(self) -> ControlError:
+        """Return that nobody waits any longer for this broker, as the others have told enough."""
+        return ControlError(f"{self._who} does not answer within {PROMPT_S:g} s. {_PERHAPS}")
+
+    def left_out(self) -> LeftOutError:
+        """Return that this broker is silent, and fenced."""
+        return LeftOutError(f"{self._who} does not answer, and the cluster goes on without it. {_PERHAPS}")
 
     @property
     def _who(self) -> str:
@@ -106,11 +119,15 @@ def controls(directory: str | Path, *, timeout_s: float = TIMEOUT_S) -> dict[int
 
 
 def ask_all(
-    brokers: Mapping[int, Control], question: Callable[[Control], _T]
+    brokers: Mapping[int, Control],
+    question: Callable[[Control], _T],
+    *,
+    has_enough: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[int, _T | ControlError]]:
     """Yield what each broker answers, or why it does not, as it comes: one that is silent delays no other.
 
-    Who has enough need not wait for the rest.
+    Who has enough need not wait for the rest. A broker that is silent for `PROMPT_S` is given up if the caller says
+    that it has enough, or if a broker that answers says that the cluster has fenced it.
     """
     results: queue.SimpleQueue[tuple[int, _T | BaseException]] = queue.SimpleQueue()
 
@@ -123,20 +140,60 @@ def ask_all(
     for broker_id, control in brokers.items():
         # A daemon: a command ends without waiting for a broker that is silent.
         threading.Thread(target=ask, args=(broker_id, control), daemon=True).start()
-    for _ in brokers:
-        broker_id, result = results.get()
+    prompt_until_s = time.monotonic() + PROMPT_S
+    silent = dict(brokers)
+    # One that has answered, and knows whom the cluster has fenced.
+    witness: Control | None = None
+    while silent:
+        try:
+            left_s = None if witness is None else max(0.0, prompt_until_s - time.monotonic())
+            broker_id, result = results.get(timeout=left_s)
+        except queue.Empty:
+            assert witness is not None, "without one, results are waited for without a limit"
+            yield from _given_up(silent, witness, has_enough)
+            # Asked once: who is silent now has the rest of its time.
+            witness, prompt_until_s = None, math.inf
+            continue
+        if broker_id not in silent:
+            continue
+        control = silent.pop(broker_id)
         if isinstance(result, BaseException) and not isinstance(result, ControlError):
             raise result
+        if not isinstance(result, ControlError) and prompt_until_s < math.inf:
+            witness = control
         yield broker_id, result
 
 
+def _given_up(
+    silent: dict[int, Control], witness: Control, has_enough: Callable[[], bool]
+) -> Iterator[tuple[int, ControlError]]:
+    """Take out of `silent` the brokers that are not waited for any longer, and yield why."""
+    if has_enough():
+        for broker_id in list(silent):
+            yield broker_id, silent.pop(broker_id).late()
+        return
+    try:
+        # No topic has this name: only the brokers are wanted.
+        unfenced = witness.call("replicas.show", timeout_s=PROMPT_S, topic="")["unfenced"]
+    except ControlError:
+        return
+    for broker_id in [each for each in silent if each not in unfenced]:
+        yield broker_id, silent.pop(broker_id).left_out()
+
+
 def answers_of_all(
-    brokers: Mapping[int, Control], question: Callable[[Control], _T]
+    brokers: Mapping[int, Control],
+    question: Callable[[Control], _T],
+    *,
+    is_enough: Callable[[Mapping[int, _T]], bool] = lambda _: False,
 ) -> tuple[dict[int, _T], dict[int, str]]:
-    """Return the answers of all brokers that give one, and an error message for each that does not, by broker id."""
+    """Return the answers of all brokers that give one, and an error message for each that does not, by broker id.
+
+    `is_enough` says whether these answers hold all that could be told.
+    """
     answers: dict[int, _T] = {}
     silent: dict[int, str] = {}
-    for broker_id, result in ask_all(brokers, question):
+    for broker_id, result in ask_all(brokers, question, has_enough=lambda: is_enough(answers)):
         if isinstance(result, ControlError):
             silent[broker_id] = str(result)
         else:

@@ -71,7 +71,10 @@ def show_readers(found: Mapping[str, Any], *, as_json: bool) -> None:
     for sentence in found["silent"].values():
         say("", sentence)
     if found["silent"]:
-        say("", f"Readers served by {counted(len(found['silent']), 'broker')} that did not answer are missing.")
+        say(
+            "",
+            f"Any readers served by {counted(len(found['silent']), 'broker')} that did not answer are missing.",
+        )
 
 
 def _cells(row: Mapping[str, Any]) -> list[Any]:
