@@ -28,6 +28,8 @@ from tests.cli.terminal import call, refusal
 VERSIONS = {
     ApiKey.METADATA: (0, 13),
     ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
@@ -78,6 +80,11 @@ class ScriptedKafka:
     versions: dict[ApiKey, tuple[int, int]] = field(default_factory=lambda: dict(VERSIONS))
     connections: list[Any] = field(default_factory=list)
     on_list: Callable[["ScriptedKafka"], None] | None = None
+    # Whether a broker answers others while `on_list` runs, as brokers do that wait for the controller.
+    lets_others_in: bool = False
+    # The groups that each broker coordinates, and brokers that are still loading theirs.
+    groups: dict[int, dict[str, str]] = field(default_factory=dict)
+    loading: set[int] = field(default_factory=set)
 
     @property
     def bootstrap(self) -> str:
@@ -166,6 +173,20 @@ class ScriptedKafka:
         rows = [{"name": name, "partitions": rows} for name, rows in topics.items()]
         own = {"moves": list(self.moves.values())} if self.owns_throttles else {}
         return {"throttle_time": 0, **NONE, "topics": rows, **own}
+
+    def _list_groups(self, broker: int, _asked: Any) -> dict[str, Any]:
+        if broker in self.loading:
+            return {"throttle_time": 0, "error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups": ()}
+        rows = [
+            {"group_id": name, "protocol_type": "consumer", "group_state": state, "group_type": "classic"}
+            for name, state in self.groups.get(broker, {}).items()
+        ]
+        return {"throttle_time": 0, "error_code": 0, "groups": rows}
+
+    def _find_coordinator(self, _broker: int, asked: Any) -> dict[str, Any]:
+        coordinator = next(broker for broker, groups in self.groups.items() if asked.key in groups)
+        where = {"node_id": coordinator, "host": "127.0.0.1", "port": self.ports[coordinator]}
+        return {"throttle_time": 0, **NONE, **where}
 
     def _alter_partition_reassignments(self, _broker: int, asked: Any) -> dict[str, Any]:
         wanted = {
@@ -365,7 +386,7 @@ class _Handler(socketserver.BaseRequestHandler):
                 continue
             while server.broker in server.kafka.paused:
                 time.sleep(0.01)
-            with server.lock:
+            with contextlib.nullcontext() if server.kafka.lets_others_in else server.lock:
                 fields = server.kafka.answer(server.broker, header.key, header.version, body)
             answer = encode_response(build(response_type(header.key, header.version), fields))
             header_version = response_header_version(header.key, header.version)

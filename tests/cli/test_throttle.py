@@ -1,7 +1,13 @@
 """`syncline throttle set` and `clear`: what they say of what was there."""
 
 import json
+from collections.abc import Callable
 
+import pytest
+
+from syncline.cli import direct
+from syncline.cli.reassign import plan as plan_command
+from syncline.cli.reassign import throttle
 from syncline.model.ids import TopicPartition
 from syncline.reassign.throttle_state import FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from tests.cli.scripted_kafka import BROKER, TOPIC, Serve, at, refuses
@@ -82,3 +88,50 @@ def test_list_of_replicas_that_there_are_not_is_refused(serve: Serve) -> None:
     assert kafka.changes == []
     at(kafka, "throttle", "set", "--topic", "foo", "--replicas", "0:1,1:3")
     assert kafka.settings(LEADER_LIST) == {"foo": "0:1,1:3"}
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (throttle, plan_command):
+        monkeypatch.setattr(module, "SILENT_S", 0.5)
+    monkeypatch.setattr(direct, "LATE_AGAIN_S", 0.1)
+
+
+@pytest.mark.usefixtures("_soon")
+def test_rates_of_a_silent_broker_are_reported_by_the_others(serve: Serve) -> None:
+    """Guards: it was called down, its rate was unknown, and each command took 17 s."""
+    kafka = serve(owns_throttles=True, describes_others=True)
+    kafka.configs = {(BROKER, "3"): {LEADER_RATE: "1000"}}
+    kafka.paused = {3}
+
+    facts = json.loads(at(kafka, "throttle", "show", "--json"))
+
+    assert "broker 3 does not answer, so nobody knows how it enforces rates" in at(kafka, "throttle", "show")
+    assert facts["unread_brokers"] == []
+    assert facts["rates"] == [{"broker": 3, "name": LEADER_RATE, "bytes_per_s": 1000, "source": "broker"}]
+
+
+@pytest.mark.usefixtures("_soon")
+def test_silent_broker_whose_rates_nobody_reports_is_named(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards: `throttle explain` did not say that it lacks them. In Apache Kafka only the broker itself knows."""
+    kafka = serve()
+    kafka.paused = {3}
+    sentence = "broker 3 does not answer, and no other broker reports its rates"
+
+    assert sentence in at(kafka, "throttle", "show")
+    at(kafka, "throttle", "explain", "foo", "--json")
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_soon")
+def test_plan_says_which_broker_gave_no_sizes(
+    serve: Serve, plan: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards: it took the sizes of other copies, without a word."""
+    kafka = serve(owns_throttles=True)
+    kafka.silent = {2}
+
+    shown = at(kafka, "reassign", "plan", "-f", plan({TopicPartition("foo", 0): (1, 2, 5)}), "--measure", "0.1")
+
+    assert "1 partition, 1 new replica" in shown
+    assert "broker 2 does not answer: its free space is unknown" in capsys.readouterr().err

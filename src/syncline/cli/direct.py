@@ -5,7 +5,9 @@ of all brokers. Each broker gets one blocking connection when it is first asked.
 the newest one that both sides know is used. A connection that fails is opened once more, for a broker that restarted.
 
 A thread waits for each answer, so several brokers can be asked at once, and the command can go on without one that is
-silent: a paused broker costs the patience once, and then nothing until it has answered its first request.
+silent: a paused broker costs the patience once, and then nothing until it has answered its first request. What any
+broker may answer is different: one that does not may itself wait for the controller, so it gets another connection for
+what it alone can answer.
 """
 
 import contextlib
@@ -33,7 +35,11 @@ CLIENT_ID: Final = "syncline-cli"
 _NEWEST: Final = {
     # Later ones name topics by their ids.
     ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
     ApiKey.METADATA: 12,
+    # Later ones ask about several groups at once.
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.LIST_GROUPS: 5,
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
     ApiKey.DESCRIBE_LOG_DIRS: 4,
@@ -43,7 +49,13 @@ _NEWEST: Final = {
 }
 # Any broker may answer these, and asking two changes nothing: so the next one is asked soon.
 _READING: Final = frozenset(
-    {ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+    {
+        ApiKey.METADATA,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
 )
 # How long to wait for a broker that did not answer in time before.
 LATE_AGAIN_S: Final = 1.0
@@ -62,6 +74,10 @@ class _Question(NamedTuple):
     answer: Future[Any]
     began_s: float
     deadline_s: float
+    # Which of the connections to this broker carries it, from 0 on.
+    lane: int
+    # Whether another broker may answer it as well, and it changes nothing.
+    is_for_any: bool
 
 
 class Direct:
@@ -74,7 +90,8 @@ class Direct:
         self._patience_s = patience_s
         self._bootstrap = [_address(each) for each in bootstrap.split(",")]
         self._places: dict[int, tuple[str, int]] = {}
-        self._lines: dict[tuple[str, int], _Line] = {}
+        # By place and lane.
+        self._lines: dict[tuple[tuple[str, int], int], _Line] = {}
         self._late: set[tuple[str, int]] = set()
         # The last question to each broker. The next one waits for its end: a connection carries one at a time.
         self._last: dict[tuple[str, int], _Question] = {}
@@ -97,12 +114,24 @@ class Direct:
         """Remember where brokers are."""
         self._places = dict(places)
 
+    def is_late(self, broker: int) -> bool:
+        """Return whether a broker has not answered in time what it was asked last."""
+        return self._places.get(broker) in self._late
+
+    def learn_brokers(self) -> tuple[int, ...]:
+        """Ask any broker where all of them are; return their ids. Raises LocalClusterError."""
+        fields = {"topics": (), "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+        answer = self.ask(ApiKey.METADATA, fields)
+        self.learn({int(each.node_id): (str(each.host), int(each.port)) for each in answer.brokers})
+        return tuple(sorted(self._places))
+
     def ask(self, key: ApiKey, fields: Mapping[str, Any]) -> Any:
         """Return the answer of the first broker that gives one. Raises LocalClusterError.
 
         A broker that is slow to answer may still do so while the next one is asked.
         """
-        known = list(dict.fromkeys([*self._lines, *self._bootstrap, *self._places.values()]))
+        connected = (place for place, _ in self._lines)
+        known = list(dict.fromkeys([*connected, *self._bootstrap, *self._places.values()]))
         # Stable: among those that are not late, connected ones come first.
         known.sort(key=self._late.__contains__)
         asked: list[_Question] = []
@@ -114,7 +143,7 @@ class Direct:
             else:
                 patience_s = min(CONNECT_STEP_S, self._patience_s) if key in _READING else self._patience_s
             deadline_s = time.monotonic() + patience_s
-            asked.append(self._begin(place, key, fields, deadline_s))
+            asked.append(self._begin(place, key, fields, deadline_s, is_for_any=key in _READING))
             while asked:
                 # If the last one refuses, nobody else is left: those that were asked before get its time.
                 question = self._first_ended(asked, deadline_s if is_last else asked[-1].deadline_s)
@@ -136,8 +165,12 @@ class Direct:
 
     def ask_brokers(self, brokers: Iterable[int], key: ApiKey, fields: Mapping[str, Any]) -> dict[int, Any]:
         """Return the answers of those brokers that give one. All are asked at once."""
+        return self.ask_each(key, dict.fromkeys(brokers, fields))
+
+    def ask_each(self, key: ApiKey, fields_of: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+        """Return the answers of those brokers that give one, each to its own question. All are asked at once."""
         asked = {}
-        for broker in brokers:
+        for broker, fields in fields_of.items():
             with contextlib.suppress(BrokerSilentError):
                 asked[broker] = self._begin_at(broker, key, fields)
         answers = {}
@@ -156,13 +189,31 @@ class Direct:
             return self._begin(place, key, fields, now_s + (LATE_AGAIN_S if place in self._late else self._patience_s))
         # Its patience began with what it has not answered yet.
         deadline_s = last.began_s + self._patience_s
+        if last.is_for_any:
+            # That it does not answer this says nothing about what it alone knows.
+            deadline_s = max(deadline_s, now_s + LATE_AGAIN_S)
+            return self._begin(place, key, fields, deadline_s, lane=last.lane + 1)
         if deadline_s <= now_s:
             raise _in_vain(place)
         return self._begin(place, key, fields, deadline_s)
 
-    def _begin(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any], deadline_s: float) -> _Question:
+    def _begin(
+        self,
+        place: tuple[str, int],
+        key: ApiKey,
+        fields: Mapping[str, Any],
+        deadline_s: float,
+        *,
+        lane: int | None = None,
+        is_for_any: bool = False,
+    ) -> _Question:
         last = self._last.get(place)
-        question = self._last[place] = _Question(place, Future(), time.monotonic(), deadline_s)
+        if lane is None:
+            lane = 0 if last is None else last.lane
+        elif last is not None and last.lane != lane:
+            last = None
+        question = _Question(place, Future(), time.monotonic(), deadline_s, lane, is_for_any)
+        self._last[place] = question
         # A daemon: the command ends without waiting for a broker that is silent.
         threading.Thread(target=self._carry, args=(question, key, fields, last), daemon=True).start()
         return question
@@ -199,21 +250,21 @@ class Direct:
             question.answer.set_exception(_in_vain(question.place))
             return
         try:
-            question.answer.set_result(self._ask(question.place, key, fields))
+            question.answer.set_result(self._ask(question.place, question.lane, key, fields))
         except BaseException as error:  # noqa: BLE001 - the thread that waits for the answer raises it
             question.answer.set_exception(error)
 
-    def _ask(self, place: tuple[str, int], key: ApiKey, fields: Mapping[str, Any]) -> Any:
-        for is_last in (place not in self._lines, True):
+    def _ask(self, place: tuple[str, int], lane: int, key: ApiKey, fields: Mapping[str, Any]) -> Any:
+        for is_last in ((place, lane) not in self._lines, True):
             try:
-                line = self._lines.get(place)
+                line = self._lines.get((place, lane))
                 if line is None:
-                    line = self._lines[place] = _Line(place)
+                    line = self._lines[place, lane] = _Line(place)
                 if self._is_closed:
                     raise EOFError("the command has ended")
                 answer = line.exchange(key, fields)
             except (OSError, EOFError) as error:
-                stale = self._lines.pop(place, None)
+                stale = self._lines.pop((place, lane), None)
                 if stale is not None:
                     stale.close()
                 if isinstance(error, TimeoutError):

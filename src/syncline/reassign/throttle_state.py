@@ -41,7 +41,7 @@ class Throttles(NamedTuple):
     """The throttle configurations of a cluster: rates by broker and name, lists by topic and name; only what is set.
 
     `modes` has each broker's kind of quota, where it has more than one. `unread` are brokers whose rates nobody tells,
-    as they are down.
+    as they are down or silent.
     """
 
     rates: Mapping[int, Mapping[str, Rate]]

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from syncline.cli.cluster_configs import BROKER
 from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
+from syncline.cli.screen import warn
 from syncline.local.layout import LocalClusterError
 from syncline.model.errors import ErrorCode
 from syncline.model.ids import NONE, TopicPartition
@@ -118,6 +119,16 @@ def read_moves(
     return dict(sorted(running.items())), move_of, moves
 
 
+def warn_of_silent(state: ClusterState) -> None:
+    """Say which brokers gave no sizes, and what stands in for them."""
+    for broker, known in state.brokers.items():
+        if known.is_silent:
+            warn(
+                f"broker {broker} does not answer: its free space is unknown, and its replicas count as large as their "
+                "largest copies elsewhere"
+            )
+
+
 def require_brokers(state: ClusterState, brokers: Iterable[int]) -> None:
     """Raise `LocalClusterError` for the first broker that does not run, in the tool's words."""
     for broker in brokers:
@@ -134,7 +145,7 @@ def require_partitions(state: ClusterState, keys: Iterable[TopicPartition]) -> N
 
 def _owns_throttles(cluster: Direct, brokers: Iterable[int]) -> bool:
     """Return whether moves own their throttles: brokers of such a cluster have a configuration that Kafka's lack."""
-    for broker in brokers:
+    for broker in sorted(brokers, key=cluster.is_late):
         asked = {"resource_type": BROKER, "resource_name": str(broker), "configuration_keys": [QUOTA_MODE]}
         fields = {"resources": [asked], "include_synonyms": False, "include_documentation": False}
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.screen import say_text
-from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, bootstrap_of, sentences
 from syncline.cli.text_files import named, text_of
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
@@ -86,11 +86,11 @@ def generate(
     Without --minimal, the proposal ignores where replicas are now, as Kafka's tool does, and moves nearly everything.
     """
     from syncline.cli.direct import Direct
-    from syncline.cli.reassign.cluster_reading import read_cluster
+    from syncline.cli.reassign.cluster_reading import read_cluster, warn_of_silent
     from syncline.cli.reassign.generate import print_proposal, propose
     from syncline.reassign.plan_file import parse_brokers, parse_topics
 
-    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with sentences(), Direct(bootstrap_of(bootstrap, data), SILENT_S) as cluster:
         if topics_file is None and not minimal:
             raise LocalClusterError(
                 'Missing required argument "[topics-to-move-json-file]": give --topics-to-move-json-file '
@@ -100,6 +100,7 @@ def generate(
         topics = None if topics_file is None else parse_topics(text_of(topics_file), named(topics_file))
         # With sizes, brokers tell in which directories replicas are, which are part of a plan.
         state = read_cluster(cluster, with_sizes=True)
+        warn_of_silent(state)
         proposal = propose(state, brokers, topics, is_minimal=minimal, ignores_racks=disable_rack_aware)
     print_proposal(proposal, output, is_minimal=minimal, as_json=as_json)
 

@@ -8,10 +8,15 @@ from typing import Annotated, Any, Final
 import typer
 
 from syncline.cli.direct import Direct
-from syncline.cli.reassign.cluster_reading import read_cluster, require_brokers, require_partitions
+from syncline.cli.reassign.cluster_reading import (
+    read_cluster,
+    require_brokers,
+    require_partitions,
+    warn_of_silent,
+)
 from syncline.cli.reassign.command import BootstrapServerOption, LinkOption, PlanOption
 from syncline.cli.screen import print_table
-from syncline.cli.target import DataOption, JsonOption, bootstrap_of, counted, sentences
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, bootstrap_of, counted, sentences
 from syncline.cli.text_files import named, text_of
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
@@ -77,7 +82,7 @@ def plan(
     """
     if not math.isfinite(measure):
         raise LocalClusterError(f"--measure takes seconds from 0.1 to {MEASURE_S_MAX:g}, not {measure}.")
-    with sentences(), Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with sentences(), Direct(bootstrap_of(bootstrap, data), SILENT_S) as cluster:
         targets = parse_plan(text_of(plan_file), named(plan_file))
         keep_percent = _kept(keep, impact)
         capacity = parse_capacity(link, "--link-capacity")
@@ -95,6 +100,7 @@ def plan(
         require_partitions(before, (target.key for target in targets))
         time.sleep(measure)
         state = read_cluster(cluster, topics, with_sizes=True)
+    warn_of_silent(state)
     growth = write_rates(before, state)
     moving = planned(state, targets, growth)
     parts = loads(moving, counts_in_sync=not state.owns_throttles)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.reassign.command import BootstrapServerOption, DryRunOption
-from syncline.cli.screen import print_table, say
-from syncline.cli.target import DataOption, JsonOption, bootstrap_of, sentences
+from syncline.cli.screen import print_table, say, warn
+from syncline.cli.target import SILENT_S, DataOption, JsonOption, bootstrap_of, sentences
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
 from syncline.model.ids import NONE, TopicPartition
@@ -64,7 +64,7 @@ def show_throttles(
     from syncline.reassign.amounts import rate_words
     from syncline.reassign.throttle_state import left_behind
 
-    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with Direct(bootstrap_of(bootstrap, data), SILENT_S) as cluster:
         state = read_cluster(cluster)
         throttles = read_throttles(cluster, state)
     idle = left_behind(state, throttles)
@@ -107,10 +107,12 @@ def show_throttles(
         brokers = [str(broker) for broker, each in throttles.modes.items() if each == mode]
         who = f"broker {brokers[0]} enforces" if len(brokers) == 1 else f"brokers {','.join(brokers)} enforce"
         say(f"{who} rates {_MODES.get(mode, mode)} (replication.quota.mode={mode})")
+    if state.owns_throttles:
+        for broker in sorted(state.brokers.keys() - throttles.modes.keys()):
+            say(f"broker {broker} does not answer, so nobody knows how it enforces rates (replication.quota.mode)")
     for text in idle:
         say(text)
-    for broker in throttles.unread:
-        say(f"broker {broker} is down, and no other broker reports its rates")
+    say(*_unread(state, throttles))
 
 
 @app.command("set", short_help="Set rates at brokers and lists at topics.")
@@ -185,13 +187,15 @@ def explain_throttles(
     from syncline.cli.reassign.throttle_configs import read_throttles
     from syncline.reassign.throttle_state import explain
 
-    with Direct(bootstrap_of(bootstrap, data)) as cluster:
+    with Direct(bootstrap_of(bootstrap, data), SILENT_S) as cluster:
         state = read_cluster(cluster)
         throttles = read_throttles(cluster, state)
     keys = _named(place, list(state.partitions))
     if place is None:
         keys = [key for key in keys if key in state.running or key.topic in throttles.lists]
     found = explain(state, throttles, keys)
+    # Beside the rows: without its rates, a broker seems to lack a throttle.
+    warn(*_unread(state, throttles))
     if as_json:
         print(json.dumps([{**each._asdict(), "key": str(each.key)} for each in found]))
     elif not found:
@@ -203,6 +207,15 @@ def explain_throttles(
         for state_name, meaning in _STATES.items():
             if state_name in states:
                 say(f"{state_name}: {meaning}")
+
+
+def _unread(state: "ClusterState", throttles: "Throttles") -> list[str]:
+    """Return a sentence for each broker whose rates nobody reports."""
+    return [
+        f"broker {broker} {'does not answer' if broker in state.brokers else 'is down'}, and no other broker reports "
+        "its rates"
+        for broker in throttles.unread
+    ]
 
 
 def _row(each: Any) -> list[Any]:
@@ -295,7 +308,7 @@ def _check_replicas(state: "ClusterState", topics: Sequence[str], replicas: str)
 
 
 def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
-    """Print what was removed, and what stays in force; a broker that is down cannot say what it had."""
+    """Print what was removed, and what stays in force; a broker that is down or silent cannot say what it had."""
     from syncline.reassign.throttle_state import removal_from_all
 
     lists = {
@@ -325,9 +338,7 @@ def _tell_removed(before: "Throttles", changes: dict[str, Any], *, is_dry: bool,
     removed = "would be removed" if is_dry else "removed"
     lines = [f"topic {topic}: {name} {removed}" for topic, names in lists.items() for name in names]
     lines += [f"broker {broker}: {name} {removed}" for broker, names in rates.items() for name in names]
-    lines += [
-        f"broker {broker}: {removed} if it had a rate; the broker is down and cannot report one" for broker in unread
-    ]
+    lines += [f"broker {broker}: {removed} if it had a rate; nobody can report one now" for broker in unread]
     lines += [
         f"{name}={bytes_per_s} is set for all brokers and stays: {removal_from_all(name)}"
         for name, bytes_per_s in stays.items()

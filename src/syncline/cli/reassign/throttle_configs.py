@@ -25,15 +25,17 @@ _SOURCES: Final = {_FROM_BROKER: "broker", _FROM_CLUSTER: "cluster", 4: "static"
 def read_throttles(cluster: Direct, state: ClusterState, topics: Collection[str] | None = None) -> Throttles:
     """Return the throttle configurations of all brokers, and of these topics (None: of all).
 
-    Those of a broker that is down are known to the others in Syncline, which may refuse to tell them; then they are
-    `unread`, as always in Apache Kafka. Raises LocalClusterError.
+    Those of a broker that is down or silent are known to the others in Syncline, which may refuse to tell them; then
+    they are `unread`, as always in Apache Kafka. Raises LocalClusterError.
     """
     rates: dict[int, dict[str, Rate]] = {}
     modes = {}
     unread = []
+    questions = {broker: _question([(BROKER, str(broker))], [*RATES, QUOTA_MODE]) for broker in state.brokers}
+    answers = cluster.ask_each(ApiKey.DESCRIBE_CONFIGS, questions)
     for broker in state.known_brokers():
         try:
-            entries = _entries(cluster, state, broker)
+            entries = _read(answers[broker])[str(broker)] if broker in answers else _entries(cluster, state, broker)
         except BrokerSilentError:
             unread.append(broker)
             continue
@@ -48,7 +50,7 @@ def read_throttles(cluster: Direct, state: ClusterState, topics: Collection[str]
     wanted = sorted({key.topic for key in state.partitions} if topics is None else topics)
     lists: dict[str, dict[str, str]] = {}
     if wanted:
-        described = _described(cluster, [(TOPIC, topic) for topic in wanted], [*LISTS], None)
+        described = _described(cluster, [(TOPIC, topic) for topic in wanted], [*LISTS])
         lists = {
             topic: {
                 str(each.name): str(each.value)
@@ -124,32 +126,30 @@ def clear(cluster: Direct, state: ClusterState, brokers: Iterable[int], topics: 
 
 
 def _entries(cluster: Direct, state: ClusterState, broker: int) -> Any:
-    """Return what is set at a broker. Raises BrokerSilentError if nobody tells."""
-    asked = [(BROKER, str(broker))]
-    if broker in state.brokers:
-        return _described(cluster, asked, [*RATES, QUOTA_MODE], broker)[str(broker)]
+    """Return what is set at a broker that does not say so itself. Raises BrokerSilentError if nobody tells."""
     if not state.owns_throttles:
-        raise BrokerSilentError(f"broker {broker} is down, and in Apache Kafka only that broker reports its rates")
+        raise BrokerSilentError(f"in Apache Kafka only broker {broker} reports its rates")
     try:
-        return _described(cluster, asked, [*RATES], None)[str(broker)]
+        return _described(cluster, [(BROKER, str(broker))], [*RATES])[str(broker)]
     except LocalClusterError as error:
         raise BrokerSilentError(str(error)) from None
 
 
-def _described(
-    cluster: Direct, resources: Collection[tuple[int, str]], names: list[str], broker: int | None
-) -> dict[str, Any]:
-    fields = {
+def _described(cluster: Direct, resources: Collection[tuple[int, str]], names: list[str]) -> dict[str, Any]:
+    return _read(cluster.ask(ApiKey.DESCRIBE_CONFIGS, _question(resources, names)))
+
+
+def _question(resources: Collection[tuple[int, str]], names: list[str]) -> dict[str, Any]:
+    return {
         "resources": [
             {"resource_type": kind, "resource_name": name, "configuration_keys": names} for kind, name in resources
         ],
         "include_synonyms": False,
         "include_documentation": False,
     }
-    if broker is None:
-        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, fields)
-    else:
-        answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_CONFIGS, fields)
+
+
+def _read(answer: Any) -> dict[str, Any]:
     # A topic may be deleted after the cluster was read: then it has none.
     results = [each for each in answer.results if int(each.error_code) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     for result in results:
