@@ -1,22 +1,26 @@
-"""Configurations of all brokers at once: Kafka's "default" broker, which has no name.
+"""Configurations, asked for without the client library.
 
-The client library cannot name it, so this request takes a connection of our own. Any broker accepts it and forwards it
-to the controller.
+It cannot name all brokers at once, Kafka's "default" broker, which has no name; any broker accepts a change of these
+and forwards it to the controller. And it asks only the controller about topics, which may be silent, while any broker
+knows them.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from syncline.cli.direct import Direct, refuse_errors
+from syncline.cli.direct import BrokerSilentError, Direct, refuse_errors
+from syncline.cli.target import SILENT_S
+from syncline.local.layout import LocalClusterError
 from syncline.wire.api import ApiKey
 
+TOPIC: Final = 2
 BROKER: Final = 4
 SET: Final = 0
 DELETE: Final = 1
 
 
 class ClusterEntry(NamedTuple):
-    """One configuration of the whole cluster, as the client library has those of a topic or a broker."""
+    """One configuration of a topic, a broker or the whole cluster."""
 
     value: str | None
     source: int
@@ -25,16 +29,45 @@ class ClusterEntry(NamedTuple):
 
 def of_all_brokers(bootstrap: str) -> dict[str, ClusterEntry]:
     """Return what is set for the whole cluster, by name; raises `LocalClusterError`."""
-    fields = {
-        "resources": [{"resource_type": BROKER, "resource_name": "", "configuration_keys": None}],
+    with Direct(bootstrap, SILENT_S) as cluster:
+        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, _asked(BROKER, ""))
+    return _entries("cannot describe all brokers", answer)
+
+
+def of_topic(bootstrap: str, topic: str) -> dict[str, ClusterEntry]:
+    """Return a topic's configuration, by name; raises `LocalClusterError`."""
+    with Direct(bootstrap, SILENT_S) as cluster:
+        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, _asked(TOPIC, topic))
+    return _entries(f"cannot describe topic {topic!r}", answer)
+
+
+def of_broker(bootstrap: str, broker: int, *, patience_s: float = SILENT_S) -> dict[str, ClusterEntry]:
+    """Return a broker's configuration, by name, as only that broker knows it; raises `LocalClusterError`."""
+    what = f"cannot describe broker '{broker}'"
+    with Direct(bootstrap, patience_s) as cluster:
+        cluster.learn_brokers()
+        try:
+            answer = cluster.ask_broker(broker, ApiKey.DESCRIBE_CONFIGS, _asked(BROKER, str(broker)))
+        except BrokerSilentError as error:
+            raise LocalClusterError(
+                f"{what}: it does not answer ({error}), and only that broker knows all its configurations. "
+                "`syncline configs describe broker all` shows what is set for all brokers."
+            ) from None
+    return _entries(what, answer)
+
+
+def _asked(kind: int, name: str) -> dict[str, Any]:
+    return {
+        "resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": None}],
         "include_synonyms": False,
         "include_documentation": False,
     }
-    with Direct(bootstrap) as cluster:
-        answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, fields)
+
+
+def _entries(what: str, answer: Any) -> dict[str, ClusterEntry]:
     found = {}
     for result in answer.results:
-        refuse_errors("cannot describe all brokers", int(result.error_code), result.error_message)
+        refuse_errors(what, int(result.error_code), result.error_message)
         for entry in result.configs:
             found[str(entry.name)] = ClusterEntry(entry.value, int(entry.config_source), bool(entry.read_only))
     return found

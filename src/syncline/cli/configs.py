@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncline.cli.screen import print_table, say
 from syncline.cli.target import (
     REQUEST_TIMEOUT_S,
+    SILENT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -25,6 +26,9 @@ from syncline.local.layout import LocalClusterError
 from syncline.model.broker_config import BROKER_CONFIGS
 from syncline.model.kept_configs import THROTTLE_RATES
 from syncline.model.topic_config import TOPIC_CONFIGS
+
+if TYPE_CHECKING:
+    from syncline.cli.cluster_configs import ClusterEntry
 
 app = typer.Typer(no_args_is_help=True, help="Describe and alter the configurations of topics and brokers.")
 
@@ -50,17 +54,15 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Show the configuration of a topic, a broker or all brokers."""
-    where = bootstrap_of(bootstrap, data)
-    entries: Mapping[str, Any]
-    if kind == "broker" and name == ALL_BROKERS:
-        from syncline.cli.cluster_configs import of_all_brokers
+    from syncline.cli.cluster_configs import of_all_brokers
 
+    where = bootstrap_of(bootstrap, data)
+    entries: Mapping[str, ClusterEntry]
+    if kind == "broker" and name == ALL_BROKERS:
         entries = of_all_brokers(where)
     else:
-        admin = admin_client(where)
-        resource = _resource(admin, kind, name)
-        what = f"cannot describe {kind} {name!r}"
-        entries = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
+        _resource(admin_client(where), kind, name)
+        entries = _entries_of(where, kind, name, SILENT_S)
     rows = [
         {
             "name": key,
@@ -109,17 +111,23 @@ def alter(
         alter_all_brokers(where, pairs, removals or [])
     else:
         admin = admin_client(where)
-        _warn_of_undefined(admin, kind, name, [*pairs, *(removals or [])])
+        _resource(admin, kind, name)
+        _warn_of_undefined(where, kind, name, [*pairs, *(removals or [])])
         set_configs(admin, kind, name, pairs, removals or [])
     target = "all brokers" if kind == "broker" and name == ALL_BROKERS else f"{kind} {name}"
     print(json.dumps({"altered": name}) if as_json else f"altered {target}")
 
 
-def _warn_of_undefined(admin: Any, kind: str, name: str, keys: list[str]) -> None:
+def _entries_of(where: str, kind: str, name: str, patience_s: float) -> Mapping[str, "ClusterEntry"]:
+    """Return the configuration of a topic or a broker that exists."""
+    from syncline.cli.cluster_configs import of_broker, of_topic
+
+    return of_topic(where, name) if kind == "topic" else of_broker(where, int(name), patience_s=patience_s)
+
+
+def _warn_of_undefined(where: str, kind: str, name: str, keys: list[str]) -> None:
     """Warn about unknown names: Kafka stores unknown broker configurations, for plug-ins, without an error."""
-    resource = _resource(admin, kind, name)
-    what = f"cannot alter {kind} {name!r}"
-    known = result_of(guarded(what, lambda: admin.describe_configs([resource]))[resource], what)
+    known = _entries_of(where, kind, name, REQUEST_TIMEOUT_S)
     for key in keys:
         if key not in known and key not in BROKER_CONFIGS and key not in TOPIC_CONFIGS and key not in THROTTLE_RATES:
             print(f"note: {kind} {name} had no configuration {key!r} before; check the name", file=sys.stderr)

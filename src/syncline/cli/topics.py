@@ -116,13 +116,11 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Describe a topic: leader, replicas and in-sync set of each partition, and its configuration."""
-    from confluent_kafka.admin import ConfigResource
+    from syncline.cli.cluster_configs import of_topic
 
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    topic = find_topic(admin, name)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-    entries = result_of(admin.describe_configs([resource])[resource], f"cannot describe topic {name!r}")
-    configs = {key: entry.value for key, entry in sorted(entries.items()) if entry.source == 1}
+    servers = bootstrap_of(bootstrap, data)
+    topic = find_topic(admin_client(servers), name)
+    configs = {key: entry.value for key, entry in sorted(of_topic(servers, name).items()) if entry.source == 1}
     partitions = [
         {"partition": index, "leader": part.leader, "replicas": list(part.replicas), "isr": sorted(part.isrs)}
         for index, part in sorted(topic.partitions.items())
