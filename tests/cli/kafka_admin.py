@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from syncline.cli.coordinators import Listed
+
 NO_LEADER = -1
 Place = tuple[str, int]
 
@@ -42,7 +44,7 @@ class KafkaAdmin:
         members: Mapping[str, Sequence[Any]] | None = None,
         refused: Sequence[str] = (),
         silent: Sequence[Place] = (),
-        unlisted: Sequence[KafkaException | KafkaError] = (),
+        unlisted: Sequence[str] = (),
     ) -> None:
         self.leaders = leaders
         self.committed = committed
@@ -51,7 +53,7 @@ class KafkaAdmin:
         self.silent = silent
         """Partitions whose leader, by the metadata, does not lead any more."""
         self.unlisted = unlisted
-        """What brokers answered instead of their groups."""
+        """A sentence for each broker that gave no groups."""
         self.altered: list[Any] = []
 
     def list_topics(self, *, timeout: float) -> Any:
@@ -65,11 +67,9 @@ class KafkaAdmin:
         }
         return SimpleNamespace(topics=topics)
 
-    def list_consumer_groups(self, *, request_timeout: float) -> Any:
+    def listed(self) -> Listed:
         """Return all groups."""
-        assert request_timeout > 0
-        valid = [SimpleNamespace(group_id=name, state=ConsumerGroupState.EMPTY) for name in self.committed]
-        return done(SimpleNamespace(valid=valid, errors=self.unlisted))
+        return Listed(dict.fromkeys(sorted(self.committed), "empty"), frozenset(), list(self.unlisted))
 
     def describe_consumer_groups(self, names: Sequence[str], *, request_timeout: float = 1.0) -> Any:
         """Return groups with their members; one that is not known is dead, as Kafka says."""

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from syncline.cli import groups
+from syncline.cli.coordinators import Described
 from tests.cli.terminal import as_json, call, refusal, run, succeed
 from tests.cluster import LocalCluster
 from tests.patience import eventually
@@ -36,7 +37,7 @@ def test_description_writes_numbers_and_states_as_the_lag_does(monkeypatch: pyte
     row = {"topic": "orders", "partition": 0, "committed": 1_038, "end": 25_000, "lag": 23_962}
     described = SimpleNamespace(state=SimpleNamespace(name="PREPARING_REBALANCING"), members=[])
     monkeypatch.setattr(groups, "admin_client", lambda _: None)
-    monkeypatch.setattr(groups, "_described", lambda *_: described)
+    monkeypatch.setattr(groups, "describe_group", lambda *_: Described(described, {}))
     monkeypatch.setattr(groups, "_lag_rows", lambda *_: [{**row, "member": None, "unknown": None}])
 
     said = call("groups", "describe", "readers", "-b", "localhost:1")

@@ -82,6 +82,7 @@ def evil_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = KafkaAdmin({"t": [1]}, {EVIL: {("t", 0): 4}}, members={EVIL: [member(EVIL, ("t", 0))]})
     for module in (groups, lag_kafka):
         monkeypatch.setattr(module, "admin_client", lambda _: admin)
+        monkeypatch.setattr(module, "list_groups", lambda _: admin.listed())
     for module in (lag_kafka, reset_effects):
         monkeypatch.setattr(module, "times_at_commits", lambda *_: {})
     monkeypatch.setattr("syncline.local.control.controls", lambda _: {1: _Broker()})

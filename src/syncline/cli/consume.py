@@ -8,12 +8,13 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
 
+from syncline.cli.ends import Place, leaders_of, offsets
 from syncline.cli.signals import interrupts
 from syncline.cli.target import (
     BootstrapOption,
@@ -25,7 +26,6 @@ from syncline.cli.target import (
     find_topic,
     guarded,
     no_partition,
-    offsets,
     sentence_of,
 )
 from syncline.cli.unreadable import PATIENCE_S, Unreadable, behind, unreadable
@@ -128,11 +128,12 @@ def consume(
         raise LocalClusterError("--group takes a name.")
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    partitions = sorted(find_topic(admin, topic).partitions)
+    partitions = find_topic(admin, topic).partitions
     if partition is not None:
         if partition not in partitions:
             raise no_partition(topic, partition, len(partitions))
-        partitions = [partition]
+        partitions = {partition: partitions[partition]}
+    leaders = leaders_of(topic, partitions)
     reading = Reading(topic, group, limit, timeout_s, keys, as_json)
 
     def look(*, is_last: bool) -> None:
@@ -155,7 +156,7 @@ def consume(
     )
     with interrupts():
         try:
-            _start(consumer, admin, reading, partitions, start, stop)
+            _start(consumer, admin, reading, leaders, start, stop)
             while not reading.is_done:
                 if not _show_some(consumer, reading, look):
                     break
@@ -180,15 +181,17 @@ def _note_outage(error: Any) -> None:
 
 
 def _start(
-    consumer: Any, admin: Any, reading: Reading, partitions: list[int], start: str | int, stop: str | int | None
+    consumer: Any, admin: Any, reading: Reading, leaders: Mapping[Place, int], start: str | int, stop: str | int | None
 ) -> None:
     """Assign or subscribe, and record where each partition ends."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    places = [TopicPartition(reading.topic, index) for index in partitions]
-    lows = {place[1]: low for place, low in offsets(admin, places, OffsetSpec.earliest()).items()}
-    highs = {place[1]: high for place, high in offsets(admin, places, OffsetSpec.latest()).items()}
+    lows, highs = (
+        {index: offset for (_, index), offset in offsets(admin, leaders, spec).items()}
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    partitions = [index for _, index in leaders]
     if stop is not None:
         reading.stops = dict.fromkeys(partitions, stop) if isinstance(stop, int) else dict(highs)
     reading.places = dict(highs if start == "latest" else lows)

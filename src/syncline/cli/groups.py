@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from syncline.cli.coordinators import describe_group, list_groups
+from syncline.cli.ends import Place, known_offsets, leaders_of, offsets
 from syncline.cli.screen import print_table, say, warn
 from syncline.cli.target import (
     REQUEST_TIMEOUT_S,
@@ -21,9 +23,6 @@ from syncline.cli.target import (
     counted,
     find_topic,
     guarded,
-    known_offsets,
-    missing_groups,
-    offsets,
     refuse,
     result_of,
     topic_names,
@@ -43,21 +42,19 @@ GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
 
 
 @app.command("list")
-def list_groups(
+def list_all(
     bootstrap: BootstrapOption = None, data: DataOption = DEFAULT_DIRECTORY, as_json: JsonOption = False
 ) -> None:
     """List consumer groups."""
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    listed = result_of(admin.list_consumer_groups(request_timeout=SILENT_S), "cannot list groups")
-    rows = [{"group": each.group_id, "state": each.state.name.lower()} for each in listed.valid]
-    rows.sort(key=lambda row: row["group"])
+    listed = list_groups(bootstrap_of(bootstrap, data))
+    rows = [{"group": group, "state": state} for group, state in listed.states.items()]
     if as_json:
         print(json.dumps(rows))
     elif rows:
         print_table(["GROUP", "STATE"], [[shown_name(row["group"]), _words(row["state"])] for row in rows])
-    elif not listed.errors:
+    elif not listed.missing:
         say("no groups")
-    for sentence in missing_groups(listed.errors):
+    for sentence in listed.missing:
         # Not among the rows, which programs read.
         warn(sentence)
 
@@ -70,14 +67,15 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Describe a group: its members, and for each partition the committed offset, the end and the lag in records."""
-    admin = admin_client(bootstrap_of(bootstrap, data))
-    described = _described(admin, group)
+    servers = bootstrap_of(bootstrap, data)
+    admin = admin_client(servers)
+    described, committed = describe_group(servers, admin, group)
     members = {
         (part.topic, part.partition): member.client_id
         for member in described.members
         for part in (member.assignment.topic_partitions if member.assignment else [])
     }
-    rows = _lag_rows(admin, group, members)
+    rows = _lag_rows(admin, committed, members)
     state = described.state.name.lower()
     if state == DEAD.lower() and not rows:
         raise _no_group(group)
@@ -113,7 +111,8 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete groups and their committed offsets; they must have no members."""
-    admin = admin_client(bootstrap_of(bootstrap, data))
+    servers = bootstrap_of(bootstrap, data)
+    admin = admin_client(servers)
     unique = list(dict.fromkeys(groups))
     what = "cannot delete groups"
     futures = guarded(what, lambda: admin.delete_consumer_groups(unique, request_timeout=REQUEST_TIMEOUT_S))
@@ -121,7 +120,7 @@ def delete(
     refusals = []
     for group in unique:
         try:
-            _check_deleted(admin, group, futures[group])
+            _check_deleted(servers, admin, group, futures[group])
         except LocalClusterError as refusal:
             refusals.append(refusal)
             continue
@@ -134,7 +133,7 @@ def delete(
         raise LocalClusterError(" ".join(map(str, refusals)))
 
 
-def _check_deleted(admin: Any, group: str, future: Any) -> None:
+def _check_deleted(servers: str, admin: Any, group: str, future: Any) -> None:
     """Raise `LocalClusterError` with what to do if a group was not deleted."""
     from confluent_kafka import KafkaError
 
@@ -142,7 +141,8 @@ def _check_deleted(admin: Any, group: str, future: Any) -> None:
     if code == KafkaError.GROUP_ID_NOT_FOUND:
         raise _no_group(group)
     if code == KafkaError.NON_EMPTY_GROUP:
-        raise _has_members(group, len(_described(admin, group).members), "Only a group without members can be deleted.")
+        described = describe_group(servers, admin, group).group
+        raise _has_members(group, len(described.members), "Only a group without members can be deleted.")
     result_of(future, f"cannot delete group {quoted(group)}")
 
 
@@ -177,21 +177,23 @@ def reset_offsets(
     admin = admin_client(servers)
     found = find_topic(admin, topic).partitions
     _check_leaders(topic, found)
-    before = _committed(admin, group)
-    described = _described(admin, group)
+    # Who only looks wants to know soon what is silent; a change may wait for it.
+    patience_s = REQUEST_TIMEOUT_S if execute else SILENT_S
+    described, before = describe_group(servers, admin, group, patience_s=patience_s)
+    leaders = leaders_of(topic, found)
     is_new, member_count = described.state.name == DEAD and not before, len(described.members)
     if execute and member_count:
         raise _has_members(group, member_count, "Only the offsets of a group without members can be reset.")
-    targets = _targets(admin, group, topic, sorted(found), target, before)
+    targets = _targets(admin, group, topic, leaders, target, before, patience_s)
     result = {"group": group, "topic": topic, "offsets": targets, "executed": execute}
     result |= {"members": member_count, "is_new_group": is_new}
     if not execute:
         committed = {index: offset for (name, index), offset in before.items() if name == topic}
         if bootstrap is None:
-            leaders = {index: each.leader for index, each in found.items()}
-            known = reset_effects.by_brokers(controls(data), leaders, topic, committed, targets)
+            led_by = {index: leader for (_, index), leader in leaders.items()}
+            known = reset_effects.by_brokers(controls(data), led_by, topic, committed, targets)
         else:
-            known = reset_effects.by_kafka(admin, servers, topic, committed, targets)
+            known = reset_effects.by_kafka(admin, servers, leaders, topic, committed, targets)
         warning = _warning(group, member_count, is_new=is_new)
         reset_effects.show(topic, known, warning, json_fields=result if as_json else None)
         return
@@ -235,12 +237,6 @@ def _words(state: str) -> str:
     return state.replace("_rebalancing", " rebalance")
 
 
-def _described(admin: Any, group: str) -> Any:
-    """Return a group; one that does not exist is dead."""
-    what = f"cannot describe group {quoted(group)}"
-    return result_of(guarded(what, lambda: admin.describe_consumer_groups([group]))[group], what)
-
-
 def _check_leaders(topic: str, partitions: Mapping[int, Any]) -> None:
     """Raise `LocalClusterError` if a partition has no leader: a reset of the others alone would be half a reset."""
     lacking = [index for index, each in sorted(partitions.items()) if each.leader < 0]
@@ -261,25 +257,21 @@ def _warning(group: str, member_count: int, *, is_new: bool) -> str:
     return ""
 
 
-def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> list[dict[str, Any]]:
-    from confluent_kafka import TopicPartition
+def _lag_rows(admin: Any, committed: Mapping[Place, int], members: Mapping[Place, str]) -> list[dict[str, Any]]:
     from confluent_kafka.admin import OffsetSpec
 
-    committed = _committed(admin, group)
     topics = topic_names(admin)
     places = sorted({*committed, *members})
-    troubles: dict[tuple[str, int], str] = {}
-    there = []
+    troubles: dict[Place, str] = {}
+    leaders = {}
     for topic, index in places:
         # A topic may have been deleted; the group's offsets for it remain for a while.
         partitions = topics[topic].partitions if topic in topics else {}
-        if index not in partitions:
-            troubles[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-        elif partitions[index].leader < 0:
-            troubles[topic, index] = ErrorCode.LEADER_NOT_AVAILABLE.name
+        if index in partitions:
+            leaders[topic, index] = partitions[index].leader
         else:
-            there.append(TopicPartition(topic, index))
-    ends = known_offsets(admin, there, OffsetSpec.latest(), troubles)
+            troubles[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    ends = known_offsets(admin, leaders, OffsetSpec.latest(), troubles)
     rows = []
     for place in places:
         offset, end = committed.get(place), ends.get(place)
@@ -295,15 +287,6 @@ def _lag_rows(admin: Any, group: str, members: dict[tuple[str, int], str]) -> li
             }
         )
     return rows
-
-
-def _committed(admin: Any, group: str) -> dict[tuple[str, int], int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    what = f"cannot read the offsets of group {quoted(group)}"
-    futures = guarded(what, lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
-    listed = result_of(futures[group], what).topic_partitions
-    return {(part.topic, part.partition): part.offset for part in listed if part.offset >= 0}
 
 
 class _Shift(NamedTuple):
@@ -340,22 +323,23 @@ def _targets(
     admin: Any,
     group: str,
     topic: str,
-    partitions: list[int],
+    leaders: Mapping[Place, int],
     target: str | int | datetime | _Shift,
-    committed: Mapping[tuple[str, int], int],
+    committed: Mapping[Place, int],
+    patience_s: float,
 ) -> dict[int, int]:
     """Return the new offset of each partition, within its log."""
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    places = [TopicPartition(topic, partition) for partition in partitions]
-    lows = {place[1]: low for place, low in offsets(admin, places, OffsetSpec.earliest()).items()}
-    highs = {place[1]: high for place, high in offsets(admin, places, OffsetSpec.latest()).items()}
+    def at(spec: Any) -> dict[int, int]:
+        return {index: offset for (_, index), offset in offsets(admin, leaders, spec, patience_s=patience_s).items()}
+
+    partitions = [index for _, index in leaders]
+    lows, highs = at(OffsetSpec.earliest()), at(OffsetSpec.latest())
     if isinstance(target, datetime):
-        instant = OffsetSpec.for_timestamp(int(target.timestamp() * 1000))
-        found = offsets(admin, places, instant)
+        found = at(OffsetSpec.for_timestamp(int(target.timestamp() * 1000)))
         # No record is that new: -1.
-        return {place[1]: offset if offset >= 0 else highs[place[1]] for place, offset in found.items()}
+        return {index: offset if offset >= 0 else highs[index] for index, offset in found.items()}
     if isinstance(target, str):
         return highs if target == "latest" else lows
     if isinstance(target, int):

@@ -8,7 +8,7 @@ ports.
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -25,7 +25,6 @@ REQUEST_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
 # For how long a command that shows something waits for a broker that is silent, and then shows the rest and says what
 # is missing. A busy machine answers within this time. All brokers are asked at once, so two of them take no longer.
-# `why` alone waits longer for the journal, until it has another leader: there is no rest.
 SILENT_S = 5.0
 # Every address that refuses connections has done so by then. A command that waits longer says for what.
 CONNECT_STEP_S = 1.0
@@ -159,6 +158,11 @@ def nobody_answers(silent: Mapping[int, str]) -> LocalClusterError:
     return LocalClusterError(" ".join(dict.fromkeys(silent.values())))
 
 
+def no_answer(broker: int, patience_s: float = SILENT_S) -> str:
+    """Return that a broker is silent, in the words that all commands have for it."""
+    return f"broker {broker} does not answer within {patience_s:g} s"
+
+
 def result_of(future: Any, what: str) -> Any:
     """Return a future's result; a refusal becomes one sentence that begins with `what`."""
     from confluent_kafka import KafkaException
@@ -200,15 +204,6 @@ def reason_in_words(said: str) -> str | None:
     return next((words for phrase, words in _REASONS.items() if phrase in said), None)
 
 
-def missing_groups(errors: Iterable[Any]) -> list[str]:
-    """Return a sentence for each broker that gave no groups.
-
-    confluent-kafka documents exceptions, and gives the errors that these would carry.
-    """
-    raised = (each.args[0] if isinstance(each, Exception) else each for each in errors)
-    return [f"Some groups may be missing: {sentence_of(error)}." for error in raised]
-
-
 def guarded(what: str, call: Callable[[], _T]) -> _T:
     """Return `call()`; Kafka's and value errors become one sentence."""
     from confluent_kafka import KafkaException
@@ -230,43 +225,6 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
             raise LocalClusterError(f"{option} takes NAME=VALUE, not {pair!r}.")
         parsed[name.strip()] = value
     return parsed
-
-
-def offsets(admin: Any, places: list[Any], spec: Any) -> dict[tuple[str, int], int]:
-    """Return each partition's offset for `spec`, by (topic, partition); `LocalClusterError` if one is not told."""
-    troubles: dict[tuple[str, int], str] = {}
-    found = known_offsets(admin, places, spec, troubles)
-    for (topic, partition), why in troubles.items():
-        raise LocalClusterError(f"cannot read offsets of {topic}-{partition}: {why}")
-    return found
-
-
-def known_offsets(
-    admin: Any,
-    places: list[Any],
-    spec: Any,
-    troubles: dict[tuple[str, int], str],
-    *,
-    timeout_s: float = REQUEST_TIMEOUT_S,
-    **more: Any,
-) -> dict[tuple[str, int], int]:
-    """Return each partition's offset for `spec` where it is told; `troubles` gets the reasons of the others."""
-    from confluent_kafka import KafkaException
-
-    asked = [place for place in places if (place.topic, place.partition) not in troubles]
-    if not asked:
-        return {}
-    found = {}
-    wanted = dict.fromkeys(asked, spec)
-    futures = guarded("cannot read offsets", lambda: admin.list_offsets(wanted, request_timeout=timeout_s, **more))
-    for place, future in futures.items():
-        try:
-            found[place.topic, place.partition] = future.result(timeout_s).offset
-        except KafkaException as error:
-            troubles[place.topic, place.partition] = sentence_of(error.args[0])
-        except TimeoutError:
-            troubles[place.topic, place.partition] = f"no answer within {timeout_s:.0f} s"
-    return found
 
 
 def counted(number: int, noun: str) -> str:

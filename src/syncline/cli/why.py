@@ -1,19 +1,21 @@
 """`why`: what happened to a partition's replicas and leader, in words, from the journal's evidence."""
 
-import contextlib
 import json
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from syncline.cli.isr import ask
+from syncline.cli.isr import ask_one, gathered
 from syncline.cli.journal_reader import Journal, JournalSilentError, read_journal
 from syncline.cli.screen import say
 from syncline.cli.target import (
+    CONNECT_STEP_S,
     SILENT_S,
     BootstrapOption,
     DataOption,
@@ -35,6 +37,7 @@ from syncline.explain.words.sentences import tell
 from syncline.local.layout import LocalClusterError
 from syncline.model.events import Event, TopicChange, from_json, to_json
 
+_T = TypeVar("_T")
 # Causes begin before their effects, and a paused broker reports its pause later.
 MARGIN_MS = 60_000
 # Show only this many paragraphs, the newest.
@@ -79,8 +82,10 @@ def why(
         raise LocalClusterError(
             f"broker {replica} holds no replica of {topic}-{partition}; its replicas are on {holders}."
         )
-    # In this order: an event that is written in between is read twice, but counts once.
-    present, unwritten = (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition)
+    # Brokers first: an event that is written in between is read twice, but counts once. One that is silent may answer
+    # while the journal is read.
+    asking = _begun(lambda: (None, []) if bootstrap is not None else _ask_brokers(data, topic, partition))
+    wait([asking], CONNECT_STEP_S)
     missing = None
     try:
         journal = read_journal(servers, admin, since_ms - MARGIN_MS, f"{topic}-{partition}")
@@ -91,6 +96,7 @@ def why(
             # Nothing else tells what happened.
             raise
         journal, missing = Journal([], 0), str(error)
+    present, unwritten = asking.result()
     events = [*journal.events, *unwritten]
     deleted_ms = _deleted_ms(events, topic, partition) if now is None else None
     if deleted_ms is not None:
@@ -111,7 +117,8 @@ def why(
         fields = as_fields(diagnosis)
         if missing is not None and not diagnosis.findings:
             fields["words"] = []
-        print(json.dumps({**fields, "present": present, "missing": missing}, default=str))
+        fields |= {"present": present, "missing": missing, "remark": journal.remark or None}
+        print(json.dumps(fields, default=str))
         if missing is not None:
             raise typer.Exit(1)
         return
@@ -125,6 +132,8 @@ def why(
         say("", f"{counted(left_out, 'earlier paragraph')} left out: use a shorter --since, or --json for all.")
     for paragraph in paragraphs[max(0, left_out) :]:
         say("", paragraph)
+    if journal.remark:
+        say("", journal.remark)
     if missing is not None:
         told = (
             "The following is only what brokers have not written to it yet." if paragraphs else "No broker knows more."
@@ -151,6 +160,20 @@ def _deleted_ms(events: Iterable[Event], topic: str, partition: int) -> int:
     return last.ts_ms
 
 
+def _begun(call: Callable[[], _T]) -> "Future[_T]":
+    """Begin a call in a thread of its own, for which a command that ends does not wait."""
+    result: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - who waits for the result raises it
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return result
+
+
 def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any] | None, list[Event]]:
     """Return what the leader reports about its followers now, and the events that brokers have not journalled yet.
 
@@ -158,19 +181,23 @@ def _ask_brokers(data: Path, topic: str, partition: int) -> tuple[dict[str, Any]
     """
     from syncline.local.control import ControlError, answers_of_all, controls
 
-    present: dict[str, Any] | None = None
-    events: list[Event] = []
-    with contextlib.suppress(ControlError):
+    def question(control: Any) -> tuple[dict[str, Any], list[str]]:
+        status = ask_one(control, topic, partition)
+        unwritten = control.call("journal.unwritten", timeout_s=SILENT_S, topic=topic, partition=partition)
+        return status, unwritten["events"]
+
+    try:
         brokers = controls(data)
-        found = ask(brokers, topic, partition)
-        # If two brokers report that they lead, take the newer leader.
-        present = found["partitions"][0] if found["partitions"] else None
-        answers, _ = answers_of_all(
-            {broker_id: control for broker_id, control in brokers.items() if broker_id not in found["silent"]},
-            lambda control: control.call("journal.unwritten", timeout_s=SILENT_S, topic=topic, partition=partition),
-        )
-        events += [from_json(event.encode()) for answer in answers.values() for event in answer["events"]]
-    return present, events
+    except ControlError:
+        return None, []
+    # Nobody but the leader knows the present.
+    answers, silent = answers_of_all(
+        brokers, question, is_enough=lambda known: any(status["partitions"] for status, _ in known.values())
+    )
+    found = gathered({broker: status for broker, (status, _) in answers.items()}, silent)
+    events = [from_json(event.encode()) for _, some in answers.values() for event in some]
+    # If two brokers report that they lead, take the newer leader.
+    return found["partitions"][0] if found["partitions"] else None, events
 
 
 def _moves(present: dict[str, Any] | None) -> list[str]:

@@ -190,13 +190,16 @@ def groups_of(brokers: Mapping[int, Any]) -> dict[str, Any]:
 
 def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     """Return one group, from its coordinator; raises `LocalClusterError` if no broker coordinates it."""
-    from syncline.local.control import ControlError, ask_all
+    from syncline.local.control import ControlError, LeftOutError, ask_all
 
     silent: dict[int, str] = {}
+    may_know: list[str] = []
     standings: dict[int, str] = {}
     for broker_id, pages in ask_all(brokers, partial(pages_of, verb="lag.group", group=group)):
         if isinstance(pages, ControlError):
             silent[broker_id] = str(pages)
+            if not isinstance(pages, LeftOutError):
+                may_know.append(str(broker_id))
             continue
         standings[broker_id] = pages[0]["standing"]
         if standings[broker_id] == "NONE":
@@ -212,11 +215,13 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
             f"broker {', '.join(failed)} coordinates group {quoted(group)} but cannot read its group log, "
             "which may be damaged: `syncline isr __consumer_offsets` and the broker's log show more."
         )
-    where = f" Broker {', '.join(map(str, silent))} does not answer and may know the group." if silent else ""
+    if may_know:
+        raise LocalClusterError(
+            f"no broker that answers knows group {quoted(group)}. Broker {', '.join(may_know)} does not answer and may "
+            "know it. If it stays silent, another broker takes over its groups in some seconds: try again then."
+        )
     forgotten = " To explain a group, add its name: `syncline lag explain GROUP`." if group == EXPLAIN else ""
-    raise LocalClusterError(
-        f"there is no group {quoted(group)}.{where} `syncline groups list` lists all groups.{forgotten}"
-    )
+    raise LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.{forgotten}")
 
 
 def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) -> None:
@@ -231,7 +236,10 @@ def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) 
     for sentence in (*found.get("unknown", ()), *found["silent"].values()):
         say("", sentence)
     if found["silent"] and group is None:
-        say("", f"Groups coordinated by {counted(len(found['silent']), 'broker')} that did not answer are missing.")
+        say(
+            "",
+            f"Any groups coordinated by {counted(len(found['silent']), 'broker')} that did not answer are missing.",
+        )
 
 
 def with_end(found: dict[str, Any], end: End) -> dict[str, Any]:
@@ -303,7 +311,7 @@ def _show_group(found: dict[str, Any]) -> None:
     elif not found["unanswered"]:
         say("it has no committed offsets in an existing topic, and no member reads one")
     for each in found["unanswered"]:
-        say(f"{each['topic']}-{each['partition']}: its leader does not answer ({each['error']})")
+        say(f"{each['topic']}-{each['partition']}: its leader reports nothing ({each['error']})")
 
 
 def _group_status(group: Row) -> str:

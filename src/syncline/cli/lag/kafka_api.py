@@ -5,24 +5,14 @@ what a group committed before. The event time of a record is in the record, so t
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Final, NamedTuple
 
-from syncline.cli.target import (
-    SILENT_S,
-    admin_client,
-    checked_bootstrap,
-    client_config,
-    guarded,
-    known_offsets,
-    missing_groups,
-    result_of,
-    topic_names,
-)
+from syncline.cli.coordinators import Described, describe_groups, list_groups
+from syncline.cli.ends import Place, known_offsets
+from syncline.cli.target import SILENT_S, admin_client, checked_bootstrap, client_config, no_answer, topic_names
 from syncline.local.layout import LocalClusterError
-from syncline.model.errors import ErrorCode
 from syncline.reassign.amounts import quoted
 
 # How long the records at the commits may take to read, in all.
@@ -39,7 +29,6 @@ WHAT_IS_LATE: Final = (
     "records that arrived in between."
 )
 _DEAD: Final = "Dead"
-Place = tuple[str, int]
 
 
 class _Commits(NamedTuple):
@@ -70,15 +59,15 @@ class _Ends(NamedTuple):
 
 def ask_groups(bootstrap: str) -> dict[str, Any]:
     """Return a row per group."""
-    admin = admin_client(checked_bootstrap(bootstrap))
-    listed = result_of(admin.list_consumer_groups(request_timeout=SILENT_S), "cannot list groups")
-    groups, refused = _commits(admin, sorted(each.group_id for each in listed.valid))
-    found = _measured(admin, groups)
-    missing = missing_groups(listed.errors)
+    servers = checked_bootstrap(bootstrap)
+    admin = admin_client(servers)
+    listed = list_groups(servers)
+    groups, refused = _commits(servers, admin, list(listed.states))
+    found = _measured(admin, groups, listed.silent)
     return {
         "groups": [_summary(each) for each in found],
         "silent": {},
-        "unknown": [*missing, *refused.values(), WHAT_IS_UNKNOWN, WHAT_IS_LATE],
+        "unknown": [*listed.missing, *refused.values(), WHAT_IS_UNKNOWN, WHAT_IS_LATE],
     }
 
 
@@ -86,7 +75,7 @@ def ask_group(bootstrap: str, group: str) -> dict[str, Any]:
     """Return one group with its partitions; raises `LocalClusterError` if there is none of this name."""
     servers = checked_bootstrap(bootstrap)
     admin = admin_client(servers)
-    groups, refused = _commits(admin, [group])
+    groups, refused = _commits(servers, admin, [group])
     if refused:
         raise LocalClusterError(refused[group])
     (found,) = _measured(admin, groups)
@@ -103,42 +92,33 @@ def ask_group(bootstrap: str, group: str) -> dict[str, Any]:
     return {**found, "silent": {}, "unknown": [WHAT_IS_UNKNOWN, WHAT_IS_LATE]}
 
 
-def _commits(admin: Any, names: Sequence[str]) -> tuple[dict[str, _Commits], dict[str, str]]:
+def _commits(servers: str, admin: Any, names: Sequence[str]) -> tuple[dict[str, _Commits], dict[str, str]]:
     """Return what is known of each group, and a sentence for each of which it is not told."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    told: dict[str, _Commits] = {}
+    told: dict[str, Described] = {}
     refused: dict[str, str] = {}
     for first in range(0, len(names), ASKED_MAX):
-        some = names[first : first + ASKED_MAX]
-        describe = partial(admin.describe_consumer_groups, some, request_timeout=SILENT_S)
-        described = guarded("cannot describe groups", describe)
-        listed: dict[str, Any] = {}
-        for name in some:
-            asked = [ConsumerGroupTopicPartitions(name)]
-            ask = partial(admin.list_consumer_group_offsets, asked, request_timeout=SILENT_S)
-            listed |= guarded(f"cannot describe group {quoted(name)}", ask)
-        for name, future in described.items():
-            what = f"cannot describe group {quoted(name)}"
-            try:
-                group = result_of(future, what)
-                parts = result_of(listed[name], what).topic_partitions
-            except LocalClusterError as error:
-                refused[name] = str(error)
-                continue
-            told[name] = _Commits(
-                state=group.state.name.title().replace("_", ""),
-                members=group.members,
-                committed={(part.topic, part.partition): part.offset for part in parts if part.offset >= 0},
-            )
-    return told, refused
+        some_told, some_refused = describe_groups(servers, admin, names[first : first + ASKED_MAX])
+        told |= some_told
+        refused |= some_refused
+    commits = {
+        name: _Commits(
+            state=each.group.state.name.title().replace("_", ""),
+            members=each.group.members,
+            committed=each.committed,
+        )
+        for name, each in told.items()
+    }
+    return commits, refused
 
 
-def _measured(admin: Any, groups: Mapping[str, _Commits]) -> list[dict[str, Any]]:
-    """Return each group with a row per partition. Its commits are known: ends only grow, so no lag is negative."""
+def _measured(admin: Any, groups: Mapping[str, _Commits], silent: Collection[int] = ()) -> list[dict[str, Any]]:
+    """Return each group with a row per partition. Its commits are known: ends only grow, so no lag is negative.
+
+    Brokers that have been silent already are not asked again.
+    """
     topics = topic_names(admin)
     places = {name: _places(group, topics) for name, group in groups.items()}
-    ends = _ends(admin, sorted({place for some in places.values() for place in some}), topics)
+    ends = _ends(admin, sorted({place for some in places.values() for place in some}), topics, silent)
     return [_group(name, group, places[name], ends) for name, group in groups.items()]
 
 
@@ -166,18 +146,13 @@ def _places(group: _Commits, topics: Mapping[str, Any]) -> list[Place]:
     return sorted(all_of_read | assigned)
 
 
-def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any]) -> _Ends:
+def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any], silent: Collection[int]) -> _Ends:
     """Return where partitions begin and end. One without a leader is not asked for: that takes until the time limit."""
-    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka import IsolationLevel
     from confluent_kafka.admin import OffsetSpec
 
-    troubles: dict[Place, str] = {}
-    there = []
-    for topic, index in places:
-        if topics[topic].partitions[index].leader < 0:
-            troubles[topic, index] = ErrorCode.LEADER_NOT_AVAILABLE.name
-        else:
-            there.append(TopicPartition(topic, index))
+    leaders = {(topic, index): topics[topic].partitions[index].leader for topic, index in places}
+    troubles = {place: no_answer(leader) for place, leader in leaders.items() if leader in silent}
     # All at once: each question waits for a leader that is silent.
     questions: list[tuple[Any, dict[str, Any]]] = [
         (OffsetSpec.earliest(), {}),
@@ -186,7 +161,7 @@ def _ends(admin: Any, places: Iterable[Place], topics: Mapping[str, Any]) -> _En
     ]
     with ThreadPoolExecutor(len(questions)) as threads:
         starts, ends, stable = threads.map(
-            lambda each: known_offsets(admin, there, each[0], troubles, timeout_s=SILENT_S, **each[1]), questions
+            lambda each: known_offsets(admin, leaders, each[0], troubles, **each[1]), questions
         )
     return _Ends(starts, ends, stable, troubles)
 

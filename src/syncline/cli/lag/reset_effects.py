@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from syncline.cli.ends import Place, offsets
 from syncline.cli.lag.answers import UNKNOWN, number
 from syncline.cli.lag.kafka_api import newest_times, times_at_commits
 from syncline.cli.screen import print_table, say
-from syncline.cli.target import SILENT_S, counted, offsets
+from syncline.cli.target import SILENT_S, counted
 from syncline.model.errors import ErrorCode
 
 COLUMNS: Final = (*("TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET", "EFFECT", "RECORDS", "BYTES", "SECONDS", "NOTE"),)
@@ -138,14 +139,20 @@ class _Place:
                 self.readable = ends["readable_below_watermark"]
 
 
-def by_kafka(admin: Any, servers: str, topic: str, committed: Mapping[int, int], targets: Mapping[int, int]) -> Known:
+def by_kafka(
+    admin: Any,
+    servers: str,
+    leaders: Mapping[Place, int],
+    topic: str,
+    committed: Mapping[int, int],
+    targets: Mapping[int, int],
+) -> Known:
     """Return the effects as far as Kafka's API knows them."""
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    places = [TopicPartition(topic, partition) for partition in targets]
-    starts = offsets(admin, places, OffsetSpec.earliest())
-    ends = offsets(admin, places, OffsetSpec.latest())
+    led = {place: leader for place, leader in leaders.items() if place[1] in targets}
+    starts = offsets(admin, led, OffsetSpec.earliest())
+    ends = offsets(admin, led, OffsetSpec.latest())
     moved = {index: committed[index] for index, offset in targets.items() if committed.get(index, offset) != offset}
     old_times = _event_times(admin, servers, topic, moved, starts, ends)
     new_times = _event_times(admin, servers, topic, {index: targets[index] for index in moved}, starts, ends)
