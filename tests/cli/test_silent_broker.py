@@ -120,7 +120,7 @@ def test_each_command_names_the_silent_broker_and_shows_the_rest(silence: Silenc
             f"groups describe {silence.its_group}",
             f"{broker} does not answer within 5 s, and only that broker",
         ),
-        (f"lag {silence.its_group}", f"Broker {silence.broker} does not answer and may know it."),
+        (f"lag {silence.its_group}", f"broker {silence.broker} does not answer and may know it."),
         (f"configs describe broker {silence.broker}", "it does not answer"),
         ("consume orders --until end", f"{broker} does not answer within 5 s"),
     ):

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
@@ -17,6 +17,7 @@ from syncline.cli.signals import interruptible
 from syncline.cli.target import BootstrapOption, DataOption, JsonOption, counted, nobody_answers
 from syncline.cli.up_options import DEFAULT_DIRECTORY
 from syncline.local.layout import LocalClusterError
+from syncline.model.ids import OFFSETS_TOPIC
 from syncline.model.shown_names import shown_name
 from syncline.reassign.amounts import quoted
 
@@ -193,13 +194,13 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
     from syncline.local.control import ControlError, LeftOutError, ask_all
 
     silent: dict[int, str] = {}
-    may_know: list[str] = []
+    may_know: list[int] = []
+    left_out: list[int] = []
     standings: dict[int, str] = {}
     for broker_id, pages in ask_all(brokers, partial(pages_of, verb="lag.group", group=group)):
         if isinstance(pages, ControlError):
             silent[broker_id] = str(pages)
-            if not isinstance(pages, LeftOutError):
-                may_know.append(str(broker_id))
+            (left_out if isinstance(pages, LeftOutError) else may_know).append(broker_id)
             continue
         standings[broker_id] = pages[0]["standing"]
         if standings[broker_id] == "NONE":
@@ -215,13 +216,26 @@ def group_of(brokers: Mapping[int, Any], group: str) -> dict[str, Any]:
             f"broker {', '.join(failed)} coordinates group {quoted(group)} but cannot read its group log, "
             "which may be damaged: `syncline isr __consumer_offsets` and the broker's log show more."
         )
+    nobody = f"no broker that answers knows group {quoted(group)}"
     if may_know:
         raise LocalClusterError(
-            f"no broker that answers knows group {quoted(group)}. Broker {', '.join(may_know)} does not answer and may "
-            "know it. If it stays silent, another broker takes over its groups in some seconds: try again then."
+            f"{nobody}; {_not_answering(may_know)} and may know it. If that lasts, other brokers take over in some "
+            "seconds: try again then."
+        )
+    if left_out:
+        # Another broker has taken over its groups, except those whose offsets only that broker has.
+        raise LocalClusterError(
+            f"{nobody}; {_not_answering(left_out)}, and the cluster goes on without it. A group has no coordinator "
+            f"while its partition of {OFFSETS_TOPIC} has no leader: `syncline topics describe {OFFSETS_TOPIC}` shows "
+            "the leaders."
         )
     forgotten = " To explain a group, add its name: `syncline lag explain GROUP`." if group == EXPLAIN else ""
     raise LocalClusterError(f"there is no group {quoted(group)}. `syncline groups list` lists all groups.{forgotten}")
+
+
+def _not_answering(brokers: Iterable[int]) -> str:
+    names = [str(broker) for broker in sorted(brokers)]
+    return f"broker {names[0]} does not answer" if len(names) == 1 else f"brokers {', '.join(names)} do not answer"
 
 
 def _show(found: dict[str, Any], group: str | None, end: End, *, as_json: bool) -> None:
