@@ -34,16 +34,18 @@ def of_all_brokers(bootstrap: str) -> dict[str, ClusterEntry]:
     return _entries("cannot describe all brokers", answer)
 
 
-def of_topic(bootstrap: str, topic: str) -> dict[str, ClusterEntry]:
-    """Return a topic's configuration, by name; raises `LocalClusterError`."""
+def of_topic(bootstrap: str, topic: str, *, verb: str = "describe") -> dict[str, ClusterEntry]:
+    """Return a topic's configuration, by name; raises `LocalClusterError`, which says what the caller cannot do."""
     with Direct(bootstrap, SILENT_S) as cluster:
         answer = cluster.ask(ApiKey.DESCRIBE_CONFIGS, _asked(TOPIC, topic))
-    return _entries(f"cannot describe topic {topic!r}", answer)
+    return _entries(f"cannot {verb} topic {topic!r}", answer)
 
 
-def of_broker(bootstrap: str, broker: int, *, patience_s: float = SILENT_S) -> dict[str, ClusterEntry]:
+def of_broker(
+    bootstrap: str, broker: int, *, verb: str = "describe", patience_s: float = SILENT_S
+) -> dict[str, ClusterEntry]:
     """Return a broker's configuration, by name, as only that broker knows it; raises `LocalClusterError`."""
-    what = f"cannot describe broker '{broker}'"
+    what = f"cannot {verb} broker '{broker}'"
     with Direct(bootstrap, patience_s) as cluster:
         cluster.learn_brokers()
         try:

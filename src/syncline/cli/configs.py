@@ -62,7 +62,7 @@ def describe(
         entries = of_all_brokers(where)
     else:
         _resource(admin_client(where), kind, name)
-        entries = _entries_of(where, kind, name, SILENT_S)
+        entries = _entries_of(where, kind, name, "describe", SILENT_S)
     rows = [
         {
             "name": key,
@@ -118,16 +118,18 @@ def alter(
     print(json.dumps({"altered": name}) if as_json else f"altered {target}")
 
 
-def _entries_of(where: str, kind: str, name: str, patience_s: float) -> Mapping[str, "ClusterEntry"]:
-    """Return the configuration of a topic or a broker that exists."""
+def _entries_of(where: str, kind: str, name: str, verb: str, patience_s: float) -> Mapping[str, "ClusterEntry"]:
+    """Return the configuration of a topic or a broker that exists; `verb` says what the caller wants to do."""
     from syncline.cli.cluster_configs import of_broker, of_topic
 
-    return of_topic(where, name) if kind == "topic" else of_broker(where, int(name), patience_s=patience_s)
+    if kind == "topic":
+        return of_topic(where, name, verb=verb)
+    return of_broker(where, int(name), verb=verb, patience_s=patience_s)
 
 
 def _warn_of_undefined(where: str, kind: str, name: str, keys: list[str]) -> None:
     """Warn about unknown names: Kafka stores unknown broker configurations, for plug-ins, without an error."""
-    known = _entries_of(where, kind, name, REQUEST_TIMEOUT_S)
+    known = _entries_of(where, kind, name, "alter", REQUEST_TIMEOUT_S)
     for key in keys:
         if key not in known and key not in BROKER_CONFIGS and key not in TOPIC_CONFIGS and key not in THROTTLE_RATES:
             print(f"note: {kind} {name} had no configuration {key!r} before; check the name", file=sys.stderr)
