@@ -130,7 +130,8 @@ class Direct:
 
         A broker that is slow to answer may still do so while the next one is asked.
         """
-        connected = (place for place, _ in self._lines)
+        # A copy: threads that still wait for a silent broker add and remove lines.
+        connected = [place for place, _ in list(self._lines)]
         known = list(dict.fromkeys([*connected, *self._bootstrap, *self._places.values()]))
         # Stable: among those that are not late, connected ones come first.
         known.sort(key=self._late.__contains__)
