@@ -84,6 +84,8 @@ class ScriptedKafka:
     lets_others_in: bool = False
     # The groups that each broker coordinates, and brokers that are still loading theirs.
     groups: dict[int, dict[str, str]] = field(default_factory=dict)
+    # The protocol types of groups that do not consume.
+    protocols: dict[str, str] = field(default_factory=dict)
     loading: set[int] = field(default_factory=set)
 
     @property
@@ -178,7 +180,12 @@ class ScriptedKafka:
         if broker in self.loading:
             return {"throttle_time": 0, "error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups": ()}
         rows = [
-            {"group_id": name, "protocol_type": "consumer", "group_state": state, "group_type": "classic"}
+            {
+                "group_id": name,
+                "protocol_type": self.protocols.get(name, "consumer"),
+                "group_state": state,
+                "group_type": "classic",
+            }
             for name, state in self.groups.get(broker, {}).items()
         ]
         return {"throttle_time": 0, "error_code": 0, "groups": rows}

@@ -29,6 +29,13 @@ def test_groups_of_all_brokers_are_listed_with_their_states(kafka: ScriptedKafka
     assert listed == ({"one": "empty", "three": "stable", "two": "preparing_rebalancing"}, frozenset(), [])
 
 
+def test_groups_that_do_not_consume_are_left_out(kafka: ScriptedKafka) -> None:
+    """Guards: share groups and Kafka Connect's were listed, and `lag` called them dead. One without members has ""."""
+    kafka.protocols = {"one": "share", "two": "connect", "three": ""}
+
+    assert list_groups(kafka.bootstrap).states == {"three": "stable"}
+
+
 def test_broker_that_gives_no_groups_is_named(kafka: ScriptedKafka) -> None:
     """Guards: "Some groups may be missing: Timed out." did not say which broker was silent."""
     kafka.paused, kafka.loading = {2}, {3}
@@ -57,6 +64,7 @@ def _timed_out() -> KafkaException:
 def test_silent_coordinator_is_named_and_other_groups_are_described(kafka: ScriptedKafka) -> None:
     """Guards: `groups describe` took 11 s without a word, until another broker coordinated the group."""
     admin = _Late({}, {"one": {("t", 0): 4}, "two": {}})
+    kafka.paused = {2}
 
     told, refused = describe_groups(kafka.bootstrap, admin, ["one", "two"], patience_s=2)
 
@@ -69,13 +77,24 @@ def test_silent_coordinator_is_named_and_other_groups_are_described(kafka: Scrip
         describe_group(kafka.bootstrap, admin, "two", patience_s=2)
 
 
+def test_coordinator_that_took_over_meanwhile_is_not_called_silent(kafka: ScriptedKafka) -> None:
+    """Guards: the broker that had just taken over was blamed for the silence of the one before."""
+    _, refused = describe_groups(kafka.bootstrap, _Late({}, {"two": {}}), ["two"], patience_s=5)
+
+    assert refused == {
+        "two": "cannot describe group 'two': its coordinator did not answer within 5 s. Broker 2, which coordinates the "
+        "group now, answers: try again."
+    }
+
+
 def test_commits_that_do_not_come_are_missed_like_the_group(kafka: ScriptedKafka) -> None:
     """Both come from the coordinator: without commits there is nothing to show."""
-    admin: Any = KafkaAdmin({}, {"one": {}})
-    admin.list_consumer_group_offsets = lambda *_, **__: {"one": done(_timed_out())}
+    admin: Any = KafkaAdmin({}, {"three": {}})
+    kafka.paused = {3}
+    admin.list_consumer_group_offsets = lambda *_, **__: {"three": done(_timed_out())}
 
-    with pytest.raises(LocalClusterError, match="broker 1 does not answer"):
-        describe_group(kafka.bootstrap, admin, "one")
+    with pytest.raises(LocalClusterError, match="broker 3 does not answer"):
+        describe_group(kafka.bootstrap, admin, "three")
 
 
 def test_group_that_is_refused_is_refused_at_once(kafka: ScriptedKafka) -> None:

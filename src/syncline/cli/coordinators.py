@@ -23,6 +23,9 @@ _STATES: Final = {
     "": "unknown",
 }
 _GROUP: Final = 0
+# Groups of consumers, and those of clients that only commit. Share groups, for instance, commit no offsets.
+_CONSUMERS: Final = frozenset({"consumer", ""})
+_ALL: Final = {"states_filter": (), "types_filter": ()}
 
 
 class Listed(NamedTuple):
@@ -42,11 +45,10 @@ class Described(NamedTuple):
 
 
 def list_groups(servers: str) -> Listed:
-    """Return the groups of all brokers that answer. Raises LocalClusterError if none does."""
-    fields = {"states_filter": (), "types_filter": ()}
+    """Return the consumer groups of all brokers that answer. Raises LocalClusterError if none does."""
     with Direct(servers, SILENT_S) as cluster:
         brokers = cluster.learn_brokers()
-        answers = cluster.ask_brokers(brokers, ApiKey.LIST_GROUPS, fields)
+        answers = cluster.ask_brokers(brokers, ApiKey.LIST_GROUPS, _ALL)
     missing = {broker: no_answer(broker) for broker in brokers if broker not in answers}
     silent = frozenset(missing)
     states = {}
@@ -54,6 +56,8 @@ def list_groups(servers: str) -> Listed:
         if int(answer.error_code):
             missing[broker] = f"broker {broker} gives none: {error_text(int(answer.error_code), None)}"
         for each in answer.groups:
+            if each.protocol_type not in _CONSUMERS:
+                continue
             state = getattr(each, "group_state", "")
             states[str(each.group_id)] = _STATES.get(state, state.lower())
     sentences = [f"Some groups may be missing: {why}." for _, why in sorted(missing.items())]
@@ -121,11 +125,17 @@ def _told(future: "Future[Any]", name: str, patience_s: float) -> Any:
 
 
 def _silent_coordinators(servers: str, names: Sequence[str], patience_s: float) -> dict[str, str]:
-    """Return a sentence for each group whose coordinator has not answered: which broker that is."""
+    """Return a sentence for each group that was not described in time: which coordinator is silent.
+
+    While the library waited for one coordinator, the cluster may have made another broker the coordinator, which is not
+    silent. So each is asked whether it answers.
+    """
     if not names:
         return {}
     sentences = {}
+    coordinators: dict[str, int] = {}
     with Direct(servers, CONNECT_STEP_S) as cluster:
+        places: dict[int, tuple[str, int]] = {}
         for name in names:
             try:
                 answer = cluster.ask(ApiKey.FIND_COORDINATOR, {"key": name, "key_type": _GROUP})
@@ -136,9 +146,19 @@ def _silent_coordinators(servers: str, names: Sequence[str], patience_s: float) 
                 why = error_text(int(answer.error_code), answer.error_message)
                 sentences[name] = f"{_what(name)}: it has no coordinator now: {why}."
             else:
-                silent = no_answer(int(answer.node_id), patience_s)
-                sentences[name] = (
-                    f"{_what(name)}: {silent}, and only that broker, its coordinator, knows the group. "
-                    "If it stays silent, another broker takes over in some seconds: try again then."
-                )
+                coordinators[name] = int(answer.node_id)
+                places[coordinators[name]] = str(answer.host), int(answer.port)
+        cluster.learn(places)
+        answering = cluster.ask_brokers(places, ApiKey.LIST_GROUPS, _ALL)
+    for name, broker in coordinators.items():
+        if broker in answering:
+            sentences[name] = (
+                f"{_what(name)}: its coordinator did not answer within {patience_s:g} s. Broker {broker}, which "
+                "coordinates the group now, answers: try again."
+            )
+        else:
+            sentences[name] = (
+                f"{_what(name)}: {no_answer(broker, patience_s)}, and only that broker, its coordinator, knows the "
+                "group. If it stays silent, another broker takes over in some seconds: try again then."
+            )
     return sentences
