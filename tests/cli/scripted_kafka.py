@@ -82,6 +82,7 @@ class ScriptedKafka:
     on_list: Callable[["ScriptedKafka"], None] | None = None
     # Whether a broker answers others while `on_list` runs, as brokers do that wait for the controller.
     lets_others_in: bool = False
+    leaderless: set[TopicPartition] = field(default_factory=set)
     # The groups that each broker coordinates, and brokers that are still loading theirs.
     groups: dict[int, dict[str, str]] = field(default_factory=dict)
     # The protocol types of groups that do not consume.
@@ -139,7 +140,7 @@ class ScriptedKafka:
                     {
                         "error_code": 0,
                         "partition_index": key.partition,
-                        "leader_id": in_sync[0],
+                        "leader_id": -1 if key in self.leaderless else in_sync[0],
                         "replica_nodes": replicas,
                         "isr_nodes": in_sync,
                         "offline_replicas": (),

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from syncline.cli import coordinators, direct
 from syncline.cli.coordinators import describe_group, describe_groups, list_groups
 from syncline.local.layout import LocalClusterError
+from syncline.model.ids import OFFSETS_TOPIC, TopicPartition
 from tests.cli.kafka_admin import KafkaAdmin, done
 from tests.cli.scripted_kafka import ScriptedKafka, Serve
 
@@ -16,7 +17,7 @@ from tests.cli.scripted_kafka import ScriptedKafka, Serve
 @pytest.fixture
 def kafka(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     """Three brokers, each of which coordinates a group."""
-    monkeypatch.setattr(coordinators, "SILENT_S", 0.5)
+    monkeypatch.setattr(coordinators, "SILENT_S", 1.0)
     monkeypatch.setattr(direct, "LATE_AGAIN_S", 0.1)
     groups = {1: {"one": "Empty"}, 2: {"two": "PreparingRebalance"}, 3: {"three": "Stable"}}
     return serve(brokers=(1, 2, 3), groups=groups)
@@ -47,6 +48,16 @@ def test_broker_that_gives_no_groups_is_named(kafka: ScriptedKafka) -> None:
     assert listed.missing == [
         "Some groups may be missing: broker 2 does not answer within 5 s.",
         "Some groups may be missing: broker 3 gives none: COORDINATOR_LOAD_IN_PROGRESS.",
+    ]
+
+
+def test_groups_that_no_broker_coordinates_are_missed(kafka: ScriptedKafka) -> None:
+    """Guards: with a replication factor of 1, the groups of a broker that is down were missing without a word."""
+    kafka.replicas = {TopicPartition(OFFSETS_TOPIC, index): (index + 1,) for index in range(3)}
+    kafka.leaderless = {TopicPartition(OFFSETS_TOPIC, 1)}
+
+    assert list_groups(kafka.bootstrap).missing == [
+        "Some groups may be missing: __consumer_offsets has 1 partition without a leader."
     ]
 
 

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from syncline.cli.direct import Direct, error_text
 from syncline.cli.ends import Place
-from syncline.cli.target import CONNECT_STEP_S, SILENT_S, guarded, no_answer, refuse
+from syncline.cli.target import CONNECT_STEP_S, SILENT_S, counted, guarded, no_answer, refuse
 from syncline.local.layout import LocalClusterError
+from syncline.model.ids import OFFSETS_TOPIC
 from syncline.reassign.amounts import quoted
 from syncline.wire.api import ApiKey
 
@@ -33,7 +34,7 @@ class Listed(NamedTuple):
 
     states: dict[str, str]
     silent: frozenset[int]
-    # A sentence for each broker that gave no groups.
+    # A sentence for each broker that gave no groups, and for groups that no broker coordinates.
     missing: list[str]
 
 
@@ -49,6 +50,7 @@ def list_groups(servers: str) -> Listed:
     with Direct(servers, SILENT_S) as cluster:
         brokers = cluster.learn_brokers()
         answers = cluster.ask_brokers(brokers, ApiKey.LIST_GROUPS, _ALL)
+        leaderless = _leaderless(cluster)
     missing = {broker: no_answer(broker) for broker in brokers if broker not in answers}
     silent = frozenset(missing)
     states = {}
@@ -61,7 +63,22 @@ def list_groups(servers: str) -> Listed:
             state = getattr(each, "group_state", "")
             states[str(each.group_id)] = _STATES.get(state, state.lower())
     sentences = [f"Some groups may be missing: {why}." for _, why in sorted(missing.items())]
+    if leaderless:
+        sentences.append(
+            f"Some groups may be missing: {OFFSETS_TOPIC} has {counted(leaderless, 'partition')} without a leader."
+        )
     return Listed(dict(sorted(states.items())), silent, sentences)
+
+
+def _leaderless(cluster: Direct) -> int:
+    """Return how many partitions of the groups' topic have no leader: no broker coordinates their groups."""
+    fields = {
+        "topics": [{"topic_id": None, "name": OFFSETS_TOPIC}],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": False,
+    }
+    answer = cluster.ask(ApiKey.METADATA, fields)
+    return sum(int(each.leader_id) < 0 for topic in answer.topics for each in topic.partitions)
 
 
 def describe_groups(
