@@ -107,13 +107,28 @@ def test_broker_that_waits_for_the_controller_is_not_called_silent(serve: Serve)
             resumes.wait(10)
 
     kafka.on_list, kafka.lets_others_in = forward, True
-    with Direct(f"{kafka.bootstrap},127.0.0.1:{kafka.ports[2]}", patience_s=0.3) as cluster:
+    with Direct(f"{kafka.bootstrap},127.0.0.1:{kafka.ports[2]}", patience_s=1) as cluster:
         cluster.learn({broker: ("127.0.0.1", port) for broker, port in kafka.ports.items()})
         cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES)
         answers = cluster.ask_brokers(kafka.brokers, ApiKey.DESCRIBE_LOG_DIRS, {"topics": ()})
         resumes.set()
 
     assert sorted(answers) == list(kafka.brokers)
+
+
+def test_cluster_whose_controller_is_silent_is_not_called_down(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: "no broker answers. Is the cluster up?", right after one had said where the others are."""
+    monkeypatch.setattr(direct, "REQUEST_TIMEOUT_S", 0.5)
+    kafka = serve()
+    resumes = threading.Event()
+    kafka.on_list, kafka.lets_others_in = lambda _: resumes.wait(10), True
+    with Direct(kafka.bootstrap, patience_s=5) as cluster:
+        cluster.learn_brokers()
+        # One to ask is enough.
+        cluster.learn({})
+        with pytest.raises(LocalClusterError, match="They may be waiting for the controller, which may be silent"):
+            cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES)
+        resumes.set()
 
 
 def test_broker_that_answers_late_is_waited_for_when_the_last_address_refuses(serve: Serve) -> None:

@@ -158,6 +158,11 @@ class Direct:
         for question in asked:
             problem = _in_vain(question.place)
         servers = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
+        if asked and self._is_known:
+            raise LocalClusterError(
+                f"brokers answer at {servers}, but not to {key.name} ({problem}). They may be waiting for the "
+                "controller, which may be silent: try again in some seconds."
+            )
         raise LocalClusterError(f"no broker answers at {servers} ({problem}). Is the cluster up?")
 
     def ask_broker(self, broker: int, key: ApiKey, fields: Mapping[str, Any]) -> Any:
