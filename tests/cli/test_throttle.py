@@ -93,7 +93,7 @@ def test_list_of_replicas_that_there_are_not_is_refused(serve: Serve) -> None:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (throttle, plan_command):
-        monkeypatch.setattr(module, "SILENT_S", 0.5)
+        monkeypatch.setattr(module, "SILENT_S", 1.0)
     monkeypatch.setattr(direct, "LATE_AGAIN_S", 0.1)
 
 
