@@ -93,8 +93,8 @@ def test_coordinator_that_took_over_meanwhile_is_not_called_silent(kafka: Script
     _, refused = describe_groups(kafka.bootstrap, _Late({}, {"two": {}}), ["two"], patience_s=5)
 
     assert refused == {
-        "two": "cannot describe group 'two': its coordinator did not answer within 5 s. Broker 2, which coordinates the "
-        "group now, answers: try again."
+        "two": "cannot describe group 'two': its coordinator did not answer within 5 s. Broker 2, which coordinates "
+        "the group now, answers: try again."
     }
 
 

@@ -116,9 +116,8 @@ def test_broker_that_waits_for_the_controller_is_not_called_silent(serve: Serve)
     assert sorted(answers) == list(kafka.brokers)
 
 
-def test_cluster_whose_controller_is_silent_is_not_called_down(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_whose_controller_is_silent_is_not_called_down(serve: Serve) -> None:
     """Guards: "no broker answers. Is the cluster up?", right after one had said where the others are."""
-    monkeypatch.setattr(direct, "REQUEST_TIMEOUT_S", 0.5)
     kafka = serve()
     resumes = threading.Event()
     kafka.on_list, kafka.lets_others_in = lambda _: resumes.wait(10), True
@@ -127,8 +126,22 @@ def test_cluster_whose_controller_is_silent_is_not_called_down(serve: Serve, mon
         # One to ask is enough.
         cluster.learn({})
         with pytest.raises(LocalClusterError, match="They may be waiting for the controller, which may be silent"):
-            cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES)
+            cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, MOVES, last_s=0.5)
         resumes.set()
+
+
+def test_brokers_are_looked_for_no_longer_than_one_is_waited_for(serve: Serve) -> None:
+    """Guards: `groups list` took 15 s, not 5, to say that nobody answers at an address."""
+    kafka = serve()
+    kafka.paused = set(kafka.brokers)
+    began_s = time.monotonic()
+    with (
+        Direct(kafka.bootstrap, patience_s=0.5) as cluster,
+        pytest.raises(LocalClusterError, match="no broker answers"),
+    ):
+        cluster.learn_brokers()
+
+    assert time.monotonic() - began_s < 10
 
 
 def test_broker_that_answers_late_is_waited_for_when_the_last_address_refuses(serve: Serve) -> None:

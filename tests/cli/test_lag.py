@@ -249,7 +249,12 @@ def test_group_is_explained_in_words(cluster: Callable[..., None]) -> None:
     ("answers", "arguments", "complaint"),
     [
         pytest.param([ELSEWHERE, ELSEWHERE], ("g",), "there is no group 'g'.", id="unknown"),
-        pytest.param([ELSEWHERE, {}], ("g",), "knows group 'g'; broker 2 does not answer and may know it.", id="unknown-and-silent"),
+        pytest.param(
+            [ELSEWHERE, {}],
+            ("g",),
+            "knows group 'g'; broker 2 does not answer and may know it.",
+            id="unknown-and-silent",
+        ),
         pytest.param(
             [ELSEWHERE, {}, {}], ("g",), "brokers 2, 3 do not answer and may know it.", id="unknown-and-two-silent"
         ),

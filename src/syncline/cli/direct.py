@@ -121,14 +121,15 @@ class Direct:
     def learn_brokers(self) -> tuple[int, ...]:
         """Ask any broker where all of them are; return their ids. Raises LocalClusterError."""
         fields = {"topics": (), "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-        answer = self.ask(ApiKey.METADATA, fields)
+        # A broker that serves answers this at once: it waits for no other.
+        answer = self.ask(ApiKey.METADATA, fields, last_s=self._patience_s)
         self.learn({int(each.node_id): (str(each.host), int(each.port)) for each in answer.brokers})
         return tuple(sorted(self._places))
 
-    def ask(self, key: ApiKey, fields: Mapping[str, Any]) -> Any:
+    def ask(self, key: ApiKey, fields: Mapping[str, Any], *, last_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Return the answer of the first broker that gives one. Raises LocalClusterError.
 
-        A broker that is slow to answer may still do so while the next one is asked.
+        A broker that is slow to answer may still do so while the next one is asked. The last one has `last_s`.
         """
         # A copy: threads that still wait for a silent broker add and remove lines.
         connected = [place for place, _ in list(self._lines)]
@@ -140,7 +141,7 @@ class Direct:
         for place in known:
             is_last = place == known[-1]
             if is_last:
-                patience_s = REQUEST_TIMEOUT_S
+                patience_s = last_s
             else:
                 patience_s = min(CONNECT_STEP_S, self._patience_s) if key in _READING else self._patience_s
             deadline_s = time.monotonic() + patience_s
