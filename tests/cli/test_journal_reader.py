@@ -67,7 +67,7 @@ def test_journal_that_nobody_can_read_is_refused_with_what_to_do(
 @pytest.mark.parametrize(
     ("leader", "remark"),
     [
-        (2, "Broker 2 leads the journal and does not answer: this is from the copy on broker 3, which may lack"),
+        (2, "Broker 2 leads the journal and did not answer in time: this is from the copy on broker 3, which may lack"),
         (-1, "The journal has no leader now: this is from the copy on broker 3, which may lack"),
     ],
     ids=["led", "none"],

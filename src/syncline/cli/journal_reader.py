@@ -98,7 +98,11 @@ def _from_follower(
     if copy is None:
         return None
     events = list(_events(record.value for record in copy.records))
-    silent = "The journal has no leader now" if leader < 0 else f"Broker {leader} leads the journal and does not answer"
+    silent = (
+        f"Broker {leader} leads the journal and did not answer in time"
+        if leader >= 0
+        else "The journal has no leader now"
+    )
     remark = f"{silent}: this is from the copy on broker {copy.broker}, which may lack the last moment."
     return Journal(events, events[0].ts_ms if events and copy.is_from_start else 0, remark)
 
