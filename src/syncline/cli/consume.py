@@ -14,9 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.ends import Place, leaders_of, offsets
+from syncline.cli.ends import Place, known_offsets, leaders_of
 from syncline.cli.signals import interrupts
 from syncline.cli.target import (
+    REQUEST_TIMEOUT_S,
     BootstrapOption,
     DataOption,
     JsonOption,
@@ -38,6 +39,8 @@ BATCH = 500
 JOIN_S = 10.0
 # How long nothing may arrive before partitions are asked why. What they say twice does not pass by itself.
 SILENCE_S = 5.0
+# How soon to look again whether a partition has another leader.
+LOOK_AGAIN_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -128,12 +131,6 @@ def consume(
         raise LocalClusterError("--group takes a name.")
     servers = bootstrap_of(bootstrap, data)
     admin = admin_client(servers)
-    partitions = find_topic(admin, topic).partitions
-    if partition is not None:
-        if partition not in partitions:
-            raise no_partition(topic, partition, len(partitions))
-        partitions = {partition: partitions[partition]}
-    leaders = leaders_of(topic, partitions)
     reading = Reading(topic, group, limit, timeout_s, keys, as_json)
 
     def look(*, is_last: bool) -> None:
@@ -156,7 +153,8 @@ def consume(
     )
     with interrupts():
         try:
-            _start(consumer, admin, reading, leaders, start, stop)
+            lows, highs = _bounds(admin, topic, partition)
+            _start(consumer, reading, lows, highs, start, stop)
             while not reading.is_done:
                 if not _show_some(consumer, reading, look):
                     break
@@ -180,18 +178,50 @@ def _note_outage(error: Any) -> None:
         print("syncline: no broker answers; waiting for the cluster (Ctrl-C stops)", file=sys.stderr)
 
 
-def _start(
-    consumer: Any, admin: Any, reading: Reading, leaders: Mapping[Place, int], start: str | int, stop: str | int | None
-) -> None:
-    """Assign or subscribe, and record where each partition ends."""
-    from confluent_kafka import TopicPartition
+def _bounds(admin: Any, topic: str, partition: int | None) -> list[dict[int, int]]:
+    """Return where the partitions begin and where they end. A leader that does not answer may soon have a successor."""
     from confluent_kafka.admin import OffsetSpec
 
-    lows, highs = (
-        {index: offset for (_, index), offset in offsets(admin, leaders, spec).items()}
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-    )
-    partitions = [index for _, index in leaders]
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    is_waiting = False
+    while True:
+        leaders = leaders_of(topic, _selected(admin, topic, partition))
+        troubles: dict[Place, str] = {}
+        specs = OffsetSpec.earliest(), OffsetSpec.latest()
+        found = [known_offsets(admin, leaders, spec, troubles) for spec in specs]
+        if not troubles:
+            return [{index: offset for (_, index), offset in each.items()} for each in found]
+        (_, index), why = next(iter(troubles.items()))
+        trouble = f"cannot read offsets of {topic}-{index}: {why}"
+        if time.monotonic() >= deadline_s:
+            raise LocalClusterError(trouble)
+        if not is_waiting:
+            is_waiting = True
+            print(f"syncline: {trouble}; waiting for another leader (Ctrl-C stops)", file=sys.stderr)
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _selected(admin: Any, topic: str, partition: int | None) -> Mapping[int, Any]:
+    partitions: Mapping[int, Any] = find_topic(admin, topic).partitions
+    if partition is None:
+        return partitions
+    if partition not in partitions:
+        raise no_partition(topic, partition, len(partitions))
+    return {partition: partitions[partition]}
+
+
+def _start(
+    consumer: Any,
+    reading: Reading,
+    lows: Mapping[int, int],
+    highs: Mapping[int, int],
+    start: str | int,
+    stop: str | int | None,
+) -> None:
+    """Assign or subscribe; `lows` and `highs` are where each partition begins and ends."""
+    from confluent_kafka import TopicPartition
+
+    partitions = sorted(lows)
     if stop is not None:
         reading.stops = dict.fromkeys(partitions, stop) if isinstance(stop, int) else dict(highs)
     reading.places = dict(highs if start == "latest" else lows)
