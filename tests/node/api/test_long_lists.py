@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 
+from syncline.core.cluster.topics import PARTITIONS_PER_REQUEST_MAX
 from syncline.model.ids import OFFSETS_TOPIC
 from syncline.virtual.cluster import CLIENT_PORT
 from syncline.virtual.time.meter import CallMeter
@@ -75,6 +76,16 @@ async def test_work_on_a_long_list_is_divided(world: World, key: ApiKey, path: P
     await asked(frame_with_list(key, version, path, values, 3))
     meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
     await asked(frame_with_list(key, version, path, values, ITEMS))
+    world.loop.meter = None
+
+    assert meter.calls_max < CALLS_MAX
+
+
+async def test_refusal_of_too_many_topics_is_divided(world: World) -> None:
+    """Guards: the rows of the refusal were made in one go, which held the loop for 70 ms."""
+    await asked(frame_with_list(ApiKey.CREATE_TOPICS, 7, ("topics",), {}, 3))
+    meter = world.loop.meter = CallMeter(frozenset({"broker-1"}))
+    await asked(frame_with_list(ApiKey.CREATE_TOPICS, 7, ("topics",), {}, PARTITIONS_PER_REQUEST_MAX + 1))
     world.loop.meter = None
 
     assert meter.calls_max < CALLS_MAX

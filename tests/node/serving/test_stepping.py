@@ -10,7 +10,7 @@ import pytest
 from syncline.node.broker import Broker
 from syncline.node.counting.counters import request_kind
 from syncline.node.serving.connection import Connection
-from syncline.node.serving.request import Request, Steps
+from syncline.node.serving.request import FREED_PER_STEP, Request, Steps
 from syncline.node.serving.stepping import FREED_PER_TURN, SLICE_MS, STEPS_PER_SLICE
 from syncline.wire.api import ApiKey
 from tests.node.wire_client import WireClient
@@ -410,7 +410,8 @@ class Item:
     """What a request names, of which can be seen whether it exists."""
 
 
-async def test_items_of_a_long_request_are_freed_some_at_a_time(world: World) -> None:
+@pytest.mark.parametrize("is_later", [False, True], ids=["answered in its steps", "answered after its steps"])
+async def test_items_of_a_long_request_are_freed_some_at_a_time(world: World, *, is_later: bool) -> None:
     """After its answer; a hundred thousand that go at once hold the loop for fifty milliseconds."""
     items = [Item() for _ in range(3 * FREED_PER_TURN + 1)]
     living = [weakref.ref(item) for item in items]
@@ -426,7 +427,10 @@ async def test_items_of_a_long_request_are_freed_some_at_a_time(world: World) ->
         yield
         request.named = items[:]
         items.clear()
-        request.reply_parts((b"",))
+        if is_later:
+            loop.call_later(0.01, request.reply_parts, (b"",))
+        else:
+            request.reply_parts((b"",))
         loop.call_soon(look)
 
     serve(world, handler)
@@ -436,3 +440,24 @@ async def test_items_of_a_long_request_are_freed_some_at_a_time(world: World) ->
 
     assert max(before - after for before, after in pairwise(left)) <= FREED_PER_TURN
     assert len(left) >= 4
+
+
+async def test_handler_can_free_what_it_needs_no_longer(world: World) -> None:
+    """Guards: a request that waits for the controller kept what it named, and lost it in one go with its answer."""
+    items = [Item() for _ in range(3 * FREED_PER_STEP + 1)]
+    living = [weakref.ref(item) for item in items]
+    left: list[int] = []
+
+    def handler(_broker: Broker, request: Request) -> Steps:
+        request.named = items[:]
+        items.clear()
+        for _ in request.free_named():
+            left.append(sum(ref() is not None for ref in living))
+            yield
+        request.reply_parts((b"",))
+
+    serve(world, handler)
+    client = await world.client()
+    await answered(client, client.send(KEY, VERSION))
+
+    assert left == [2 * FREED_PER_STEP + 1, FREED_PER_STEP + 1, 1, 0]

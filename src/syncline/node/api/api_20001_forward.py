@@ -50,8 +50,10 @@ def handle(broker: "MayBeController", request: "Request") -> "Steps":
 
     try:
         key = ApiKey(forwarded.key)
+        if len(forwarded.body) > DECODED_AT_ONCE_BYTES:
+            request.named = []
         entity = yield from decode_request_in_steps(
-            key, forwarded.version, forwarded.body, at_once_bytes_max=DECODED_AT_ONCE_BYTES
+            key, forwarded.version, forwarded.body, at_once_bytes_max=DECODED_AT_ONCE_BYTES, named=request.named
         )
         asked = AdminRequest(
             key, forwarded.version, forwarded.receiver, entity, lambda: request.connection.wait_for(request)

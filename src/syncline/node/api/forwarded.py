@@ -66,6 +66,8 @@ def handle(broker: ForwardingBroker, request: "Request") -> "Steps":
     if _names_many(asked):
         # The controller decides on it in parts; what the client sends next must not be decided between them.
         request.connection.wait_for(request)
+    del asked
+    yield from request.free_named()
 
 
 def _names_many(asked: Any) -> bool:

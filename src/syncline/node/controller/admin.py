@@ -69,7 +69,8 @@ def _create_topics(controller: ActiveController, requested: AdminRequest, reply:
     elif is_excessive:
         refusal = ErrorCode.POLICY_VIOLATION, EXCESSIVE
     if refusal is not None:
-        results = [TopicResult(topic.name, *refusal) for topic in topics]
+        code, message = refusal
+        results = yield from made_in_steps(topics, lambda topic: TopicResult(topic.name, code, message))
         reply({"topics": Rows(results, lambda result: _created(result, None))})
         return
     described = _CreatedConfigs(controller, topics) if requested.version >= 5 else None
@@ -200,9 +201,12 @@ def _delete_topics(controller: ActiveController, requested: AdminRequest, reply:
         topics = yield from made_in_steps(request.topic_names, lambda name: TopicReference(str(name)))
 
     times = yield from _times(topics)
-    has_no_time = is_over(request) and any(
-        times[topic] == 1 and (topic.name is None) != (topic.topic_id == NO_TOPIC_ID) for topic in topics
-    )
+    has_no_time = False
+    for topic in topics if is_over(request) else ():
+        if times[topic] == 1 and (topic.name is None) != (topic.topic_id == NO_TOPIC_ID):
+            has_no_time = True
+            break
+        yield
 
     def subject(topic: TopicReference) -> Hashable:
         # One topic may be named by its name and by its id.

@@ -29,6 +29,8 @@ Steps: TypeAlias = Generator[None, None, None]
 
 # A body of at most this size is decoded in one call; it takes less than 5 ms.
 DECODED_AT_ONCE_BYTES: Final = 32_768
+# Items with what is in them, which take a quarter to half a microsecond each.
+FREED_PER_STEP: Final = 64
 # The body of a request that needs it no longer.
 NOTHING: Final = memoryview(b"")
 
@@ -169,6 +171,13 @@ class Request:
             )
         )
 
+    def free_named(self) -> Steps:
+        """Free the items that the request names, some in each step: its handler needs them no longer."""
+        named, self.named = self.named, None
+        while named:
+            del named[-FREED_PER_STEP:]
+            yield
+
     def answer(self, fields: Mapping[str, Any]) -> None:
         """Answer with these fields (see `wire.entities.build`); a long answer is written in steps."""
         encoded = encode_fields(self.key, self.version, fields)
@@ -199,6 +208,9 @@ class Request:
         self.on_lost = None
         self._answer = parts
         self.connection.answered(self)
+        if self.named:
+            # Its steps may have ended before: this has what it named freed in turns of the loop.
+            self.connection.step(self, _no_steps())
 
     def reply_nothing(self) -> None:
         """Leave the slot without an answer: acks=0."""
@@ -233,3 +245,7 @@ class Request:
     def take_answer(self) -> Sequence[Part] | None:
         """Return the encoded answer for the connection that writes it; None when there is nothing to send."""
         return self._answer
+
+
+def _no_steps() -> Steps:
+    yield from ()
