@@ -1,4 +1,4 @@
-"""Consumer groups as their coordinators tell them; where one is silent, which broker that is.
+"""Consumer groups as their coordinators report them, and the name of a coordinator that is silent.
 
 Each group is known to one broker, its coordinator. The client library says only that time is over, so groups are
 listed without it, and after the library gave up, any broker says who coordinates the group.
@@ -116,7 +116,7 @@ def describe_groups(
 
 
 def describe_group(servers: str, admin: Any, name: str, *, patience_s: float = SILENT_S) -> Described:
-    """Return one group with its commits; raises `LocalClusterError` if its coordinator does not tell them."""
+    """Return one group with its commits; raises `LocalClusterError` if its coordinator does not report them."""
     told, refused = describe_groups(servers, admin, [name], patience_s=patience_s)
     if refused:
         raise LocalClusterError(refused[name])

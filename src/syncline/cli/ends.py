@@ -1,7 +1,8 @@
-"""Where partitions begin and end, as their leaders tell it: one that is silent hides only its own partitions.
+"""Where partitions begin and end, as their leaders report it: a silent leader hides only its own partitions.
 
 The client library answers a request about several leaders when all of them have answered, or the time is over, so each
-leader gets a request of its own. What a leader does not tell in time has the offset -1001, without an error.
+leader gets a request of its own. If a leader does not answer in time, its partitions get the offset -1001, without an
+error.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from syncline.model.errors import ErrorCode
 
 # Topic and partition.
 Place: TypeAlias = tuple[str, int]
-# A look-up by time has the offset -1 if there is no such record. Below that, nobody has answered.
+# A look-up by time has the offset -1 if there is no such record. A lower number means that the leader did not answer.
 _NO_RECORD = -1
 
 

@@ -1,7 +1,7 @@
-"""The journal from one of its followers, while its leader is silent: the client library reads from leaders alone.
+"""The journal from one of its followers, while its leader is silent: the client library reads only from leaders.
 
 Followers serve consumers, too (KIP-392), up to their own high watermark, which may lack the events of the last moment.
-Where a time lies, any replica tells whoever asks as a tool for debugging.
+Any replica looks up a timestamp if the client asks as a debugging tool (replica id -2).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Reading the journal as a client: the events since a given time, in order.
 
 While the broker that leads the journal is silent, it is read from a follower, which knows all but the last moment.
-Users ask why when a broker is silent, so nobody waits for the next leader.
+Users run `why` while a broker is silent, so it does not wait for the next leader.
 """
 
 import time

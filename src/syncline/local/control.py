@@ -88,7 +88,7 @@ class Control:
         return answer
 
     def late(self) -> ControlError:
-        """Return that nobody waits any longer for this broker, as the others have told enough."""
+        """Return the error of a broker that is not waited for: the other brokers have answered enough."""
         return ControlError(f"{self._who} does not answer within {PROMPT_S:g} s. {_PERHAPS}")
 
     def left_out(self) -> LeftOutError:
